@@ -1,0 +1,26 @@
+# Sourced by ./run and ./test: an environment of the project's own in .venv, installed once per change of
+# pyproject.toml, constraints.txt or the interpreter.
+
+find_python() {
+    for name in "${PYTHON:-}" python3 python3.13 python3.12 python3.11 python3.10 python; do
+        if [ -n "$name" ] && "$name" -c 'import sys, venv; sys.exit(sys.version_info < (3, 10))' 2>/dev/null; then
+            echo "$name"
+            return
+        fi
+    done
+    echo "Metriscope needs Python 3.10 or newer with the venv module; none was found (set PYTHON to name one)." >&2
+    return 1
+}
+
+setup() {
+    python=$(find_python)
+    want=$({ "$python" -VV; pwd; cat pyproject.toml constraints.txt; } | cksum)
+    if [ -x .venv/bin/metriscope ] && [ "$(cat .venv/installed 2>/dev/null)" = "$want" ]; then
+        return
+    fi
+    echo "Setting up .venv (once; a few minutes, most of it PyTorch) ..." >&2
+    "$python" -m venv --clear .venv
+    .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
+    # Written last: an interrupted set-up is begun again.
+    echo "$want" > .venv/installed
+}

@@ -1,0 +1,159 @@
+"""Distances between points and centres, with a gradient that is zero, not NaN, where a distance is zero.
+
+Axes: ``s`` seeds, ``n`` points, ``d`` features, ``k`` units or prototypes.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, TypeAlias, get_args
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+__all__ = ["OffsetForm", "mahalanobis", "norm", "offset_l2", "require_form"]
+
+OffsetForm: TypeAlias = Literal["formula", "squared-weights"]
+
+# Entries of the largest temporary: small enough for a CPU's cache, large enough to fill an accelerator.
+_BLOCK_CPU = 2**18
+_BLOCK_ACCELERATOR = 2**24
+
+
+def require_form(form: str) -> None:
+    """Refuse a name that is no form of the weighted distance.
+
+    >>> require_form("formula")
+    """
+    if form not in get_args(OffsetForm):
+        raise ValueError(f"form must be one of {', '.join(get_args(OffsetForm))}, got {form!r}")
+
+
+def norm(z: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "*rest"]:
+    """Return the Euclidean norm of ``z`` along ``dim``; where it is zero, so are all its derivatives.
+
+    >>> norm(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
+    tensor([5., 0.])
+    """
+    # The plain norm has gradient 0 at 0 but a second derivative of NaN; a constant there has neither.
+    zero = torch.linalg.vector_norm(z.detach(), dim=dim, keepdim=True) == 0
+    length = torch.linalg.vector_norm(z.masked_fill(zero, 1.0), dim=dim)
+    return length.masked_fill(zero.squeeze(dim), 0.0)
+
+
+def mahalanobis(
+    x: Float[Tensor, "*s n d"], mean: Float[Tensor, "*s d"], factor: Float[Tensor, "*s k d"]
+) -> Float[Tensor, "*s n"]:
+    """Return the distance of each point to ``mean`` in the metric ``factorᵀ factor``.
+
+    >>> mahalanobis(torch.tensor([[3.0, 4.0]]), torch.zeros(2), torch.eye(2))
+    tensor([5.])
+    """
+    if not x.shape[-1] == mean.shape[-1] == factor.shape[-1]:
+        raise ValueError(
+            f"points have {x.shape[-1]} features, the mean has {mean.shape[-1]}, "
+            f"the factor has {factor.shape[-1]}; all three must agree"
+        )
+    return norm((x - mean[..., None, :]) @ factor.mT)
+
+
+def offset_l2(
+    x: Float[Tensor, "*n d"],
+    mu: Float[Tensor, "k d"],
+    alpha: Float[Tensor, "k d"],
+    form: OffsetForm = "formula",
+) -> Float[Tensor, "*n k"]:
+    """Return the weighted distance of each point to each prototype, ``‖alpha_i * (x - mu_i)‖₂``.
+
+    ``form="squared-weights"`` weighs the square instead, ``sqrt(sum_d alpha_id (x - mu_i)_d²)``, and is
+    NaN where negative weights make that sum negative. Differences are formed before they are squared, so
+    nothing cancels far from the origin, and in blocks, so that no tensor of points x prototypes x features
+    is ever built or kept for the gradient.
+
+    >>> offset_l2(torch.tensor([3.0, 2.0]), torch.zeros(1, 2), torch.tensor([[1.0, 2.0]]))
+    tensor([5.])
+    """
+    _check_offset_l2(x, mu, alpha, form)
+    weight = alpha.square() if form == "formula" else alpha
+    distances = _WeightedDistance.apply(x.reshape(-1, x.shape[-1]), mu, weight)
+    return distances.reshape(*x.shape[:-1], mu.shape[0])
+
+
+def _check_offset_l2(x: Tensor, mu: Tensor, alpha: Tensor, form: str) -> None:
+    require_form(form)
+    if mu.ndim != 2 or mu.shape != alpha.shape:
+        raise ValueError(
+            "prototypes and their weights must have the same shape (units, features), "
+            f"got {tuple(mu.shape)} and {tuple(alpha.shape)}"
+        )
+    if x.ndim == 0 or x.shape[-1] != mu.shape[-1]:
+        raise ValueError(
+            f"points of shape {tuple(x.shape)} do not end in the prototypes' {mu.shape[-1]} features"
+        )
+
+
+def _blocks(x: Float[Tensor, "n d"]) -> tuple[list[int], int]:
+    """Return the sizes of the row blocks and the number of units to treat at a time."""
+    rows, features = x.shape
+    if torch.compiler.is_compiling():
+        # A traced batch size is a symbol: cutting by it would fix it, so only the units are cut.
+        return [rows], 1
+    budget = _BLOCK_CPU if x.device.type == "cpu" else _BLOCK_ACCELERATOR
+    height = max(1, min(rows, budget // max(1, features)))
+    sizes = [min(height, rows - start) for start in range(0, rows, height)]
+    return sizes or [0], max(1, budget // max(1, height * features))
+
+
+def _block_distances(
+    x: Float[Tensor, "n d"], mu: Float[Tensor, "k d"], weight: Float[Tensor, "k d"]
+) -> Float[Tensor, "n k"]:
+    difference = x - mu[:, None]
+    # The gradient is written by hand below, so the root needs no guard at zero.
+    return (difference.square() @ weight[..., None]).squeeze(-1).sqrt().mT
+
+
+def _row_distances(x: Tensor, mu: Tensor, weight: Tensor, units: int) -> Float[Tensor, "n k"]:
+    pairs = zip(mu.split(units), weight.split(units), strict=True)
+    return torch.cat([_block_distances(x, *pair) for pair in pairs], dim=-1)
+
+
+def _row_gradients(
+    x: Tensor, mu: Tensor, weight: Tensor, scale: Float[Tensor, "n k"], units: int
+) -> tuple[Tensor, Tensor, Tensor]:
+    """Return what some rows add to the three gradients; ``scale`` is the incoming one over the distance."""
+    of_x, of_mu, of_weight = torch.zeros_like(x), [], []
+    blocks = zip(mu.split(units), weight.split(units), scale.mT.split(units), strict=True)
+    for centre, weighing, share in blocks:
+        difference = x - centre[:, None]
+        of_x = of_x + (difference * weighing[:, None] * share[..., None]).sum(0)
+        of_mu.append(-(share[:, None] @ difference).squeeze(1) * weighing)
+        of_weight.append((share[:, None] @ difference.square()).squeeze(1) / 2)
+    return of_x, torch.cat(of_mu), torch.cat(of_weight)
+
+
+class _WeightedDistance(torch.autograd.Function):
+    """``sqrt(sum_d weight_kd (x_nd - mu_kd)²)``, whose differences are formed anew for the gradient."""
+
+    generate_vmap_rule = True
+
+    @staticmethod
+    def forward(x: Tensor, mu: Tensor, weight: Tensor) -> Float[Tensor, "n k"]:
+        sizes, units = _blocks(x)
+        return torch.cat([_row_distances(rows, mu, weight, units) for rows in x.split(sizes)])
+
+    @staticmethod
+    def setup_context(ctx: Any, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        ctx.save_for_backward(*inputs, output)
+
+    @staticmethod
+    def backward(ctx: Any, *grads: Float[Tensor, "n k"]) -> tuple[Tensor, Tensor, Tensor]:
+        x, mu, weight, distance = ctx.saved_tensors
+        # Dividing by infinity makes the gradient at distance zero 0, to every order.
+        scale = grads[0] / distance.masked_fill(distance == 0, torch.inf)
+        sizes, units = _blocks(x)
+        of_x, of_mu, of_weight = [], torch.zeros_like(mu), torch.zeros_like(weight)
+        for rows, share in zip(x.split(sizes), scale.split(sizes), strict=True):
+            row_x, row_mu, row_weight = _row_gradients(rows, mu, weight, share, units)
+            of_x.append(row_x)
+            of_mu, of_weight = of_mu + row_mu, of_weight + row_weight
+        return torch.cat(of_x), of_mu, of_weight

@@ -1,0 +1,112 @@
+"""Whitening: the linear maps under which a Gaussian becomes spherical, and how far a layer is from one.
+
+Axes: ``s`` seeds, ``d`` features, ``k`` units. Everything here is measured and returned in float64.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+__all__ = [
+    "expected_sphericity",
+    "learned_covariance",
+    "principal_axes",
+    "sphericity",
+    "whitening_factor",
+]
+
+
+def expected_sphericity(lost: float, d: int) -> float:
+    """Return the sphericity of a metric that lost ``lost`` of ``d`` directions and is white in the others.
+
+    With every direction lost there is no scale to compare with, and the answer is NaN.
+
+    >>> round(expected_sphericity(1, 2), 3), round(expected_sphericity(1, 10), 3)
+    (1.414, 1.054)
+    """
+    if not 0 <= lost <= d:
+        raise ValueError(f"lost directions must lie between 0 and d = {d}, got {lost}")
+    return math.sqrt(lost * d / (d - lost)) if lost < d else math.nan
+
+
+def learned_covariance(
+    weight: Float[Tensor, "*s k d"], cov: Float[Tensor, "*s d d"]
+) -> Float[Tensor, "*s k k"]:
+    """Return the covariance ``W cov Wᵀ`` of a layer's pre-activations.
+
+    >>> learned_covariance(torch.tensor([[2.0, 0.0]]), torch.eye(2))
+    tensor([[4.]], dtype=torch.float64)
+    """
+    if weight.shape[-1] != cov.shape[-1]:
+        raise ValueError(f"weights have {weight.shape[-1]} features, the covariance has {cov.shape[-1]}")
+    weight, cov = weight.double(), cov.double()
+    return weight @ cov @ weight.mT
+
+
+def sphericity(weight: Float[Tensor, "*s k d"], cov: Float[Tensor, "*s d d"]) -> Float[Tensor, "*s"]:
+    """Return ``‖M / mean(diag M) - I‖_F`` for ``M = W cov Wᵀ``: 0 when the layer whitens up to scale.
+
+    NaN where the mean of the diagonal is 0: a layer that is constant on the data has no shape.
+
+    >>> sphericity(torch.eye(2), torch.diag(torch.tensor([1.0, 3.0])))
+    tensor(0.7071, dtype=torch.float64)
+    """
+    learned = learned_covariance(weight, cov)
+    scale = learned.diagonal(dim1=-2, dim2=-1).mean(-1)[..., None, None]
+    shape = learned / scale.masked_fill(scale == 0, math.nan)
+    identity = torch.eye(learned.shape[-1], dtype=learned.dtype, device=learned.device)
+    return torch.linalg.matrix_norm(shape - identity)
+
+
+def principal_axes(
+    cov: Float[Tensor, "*s d d"],
+) -> tuple[Float[Tensor, "*s d"], Float[Tensor, "*s d d"]]:
+    """Return the variances, largest first, and the axes as rows, each with its largest entry positive.
+
+    >>> variances, axes = principal_axes(torch.diag(torch.tensor([1.0, 3.0])))
+    >>> variances, axes
+    (tensor([3., 1.], dtype=torch.float64), tensor([[0., 1.], [1., 0.]], dtype=torch.float64))
+    """
+    _check_covariance(cov)
+    cov = cov.double()
+    variances, vectors = torch.linalg.eigh((cov + cov.mT) / 2)
+    axes = vectors.mT.flip(-2)
+    largest = axes.gather(-1, axes.abs().argmax(-1, keepdim=True))
+    # Adding zero turns the -0.0 that a flipped sign leaves behind into 0.0.
+    return variances.flip(-1), axes * largest.sign() + 0.0
+
+
+def whitening_factor(cov: Float[Tensor, "*s d d"]) -> Float[Tensor, "*s d d"]:
+    """Return ``L^-1/2 Vᵀ``: rows are whitening directions, from the largest variance to the smallest.
+
+    >>> whitening_factor(torch.diag(torch.tensor([0.25, 4.0])))
+    tensor([[0.0000, 0.5000],
+            [2.0000, 0.0000]], dtype=torch.float64)
+    """
+    variances, axes = principal_axes(cov)
+    # An eigenvalue this far below the largest is rounding, whatever its sign.
+    floor = variances[..., 0].abs() * cov.shape[-1] * torch.finfo(variances.dtype).eps
+    if bool((variances[..., -1] <= floor).any()):
+        raise ValueError(
+            "the covariance must be positive definite, "
+            f"but its smallest eigenvalue is {float(variances[..., -1].min()):.3g}"
+        )
+    return axes / variances.sqrt()[..., None]
+
+
+def _check_covariance(cov: Tensor) -> None:
+    if cov.ndim < 2 or cov.shape[-1] != cov.shape[-2] or cov.shape[-1] == 0:
+        raise ValueError(f"a covariance must be a square matrix, got shape {tuple(cov.shape)}")
+    if not bool(cov.isfinite().all()):
+        raise ValueError("a covariance must be finite, got NaN or infinite entries")
+    # A product A Aᵀ of this precision may miss symmetry by its own rounding and no more.
+    precision = torch.finfo(cov.dtype if cov.is_floating_point() else torch.float64).eps
+    gap = float((cov - cov.mT).abs().max())
+    if gap > cov.shape[-1] * precision * float(cov.abs().max()):
+        raise ValueError(
+            f"a covariance must be symmetric, but entries differ from their mirror by up to {gap:.3g}"
+        )

@@ -1,0 +1,29 @@
+"""Layers that measure distances, named networks, exact rewriting, initialisers and stacked networks."""
+
+from __future__ import annotations
+
+from metriscope.nn.architectures import ARCHITECTURES, Architecture, architectures, build
+from metriscope.nn.initialisers import init_from_clusters, init_through_points
+from metriscope.nn.layers import ACTIVATIONS, Abs, Activation, Mahalanobis, Neg, OffsetL2
+from metriscope.nn.rewriting import abs_to_relu, relu_to_abs
+from metriscope.nn.stacked import stack_state, stacked_forward, unstack
+
+__all__ = [
+    "ACTIVATIONS",
+    "ARCHITECTURES",
+    "Abs",
+    "Activation",
+    "Architecture",
+    "Mahalanobis",
+    "Neg",
+    "OffsetL2",
+    "abs_to_relu",
+    "architectures",
+    "build",
+    "init_from_clusters",
+    "init_through_points",
+    "relu_to_abs",
+    "stack_state",
+    "stacked_forward",
+    "unstack",
+]

@@ -1,0 +1,101 @@
+"""Two-layer networks by name: each variant is a row, and each build a plain ``nn.Sequential``.
+
+Axes: ``d`` input features, ``k`` hidden units, ``c`` outputs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+import torch
+from torch import nn
+
+from metriscope.nn.drawing import fresh_linear, require_positive
+from metriscope.nn.layers import Neg, OffsetL2, activation_row
+
+__all__ = ["ARCHITECTURES", "Architecture", "architectures", "build"]
+
+
+@dataclass(frozen=True)
+class Architecture:
+    """Linear, ``hidden`` activation, a head, and what follows it.
+
+    ``head`` is a linear layer, with a bias only if ``bias`` says so, or distances to prototypes, which have
+    none. ``output`` is an activation on the head; ``negate`` turns large distances into small outputs.
+    """
+
+    hidden: str
+    output: str | None = None
+    negate: bool = False
+    head: Literal["linear", "offset-l2"] = "linear"
+    bias: bool = False
+
+
+ARCHITECTURES = {
+    "relu": Architecture(hidden="relu"),
+    "abs": Architecture(hidden="abs"),
+    "relu2": Architecture(hidden="relu", output="relu"),
+    "abs2": Architecture(hidden="abs", output="abs"),
+    "relu2-neg": Architecture(hidden="relu", output="relu", negate=True),
+    "abs2-neg": Architecture(hidden="abs", output="abs", negate=True),
+    "relu-bias": Architecture(hidden="relu", bias=True),
+    "abs-bias": Architecture(hidden="abs", bias=True),
+    "relu2-bias": Architecture(hidden="relu", output="relu", bias=True),
+    "abs2-bias": Architecture(hidden="abs", output="abs", bias=True),
+    "relu2-neg-bias": Architecture(hidden="relu", output="relu", negate=True, bias=True),
+    "abs2-neg-bias": Architecture(hidden="abs", output="abs", negate=True, bias=True),
+    "relu-l2": Architecture(hidden="relu", head="offset-l2"),
+    "relu-l2-neg": Architecture(hidden="relu", head="offset-l2", negate=True),
+    "abs-l2": Architecture(hidden="abs", head="offset-l2"),
+    "abs-l2-neg": Architecture(hidden="abs", head="offset-l2", negate=True),
+}
+
+
+def architectures() -> dict[str, tuple[str, ...]]:
+    """Return every name with its layers, first to last.
+
+    >>> architectures()["abs2-neg"]
+    ('Linear', 'Abs', 'Linear (no bias)', 'Abs', 'Neg')
+    """
+    return {name: _describe(row) for name, row in ARCHITECTURES.items()}
+
+
+def build(
+    name: str, in_features: int, hidden: int, out_features: int, generator: torch.Generator | None = None
+) -> nn.Sequential:
+    """Return a named network, initialised as PyTorch does by default.
+
+    With a generator every value is drawn from it, first layer first; networks with the same sizes and the
+    same stream start with the same first layer.
+
+    >>> build("relu2-neg", in_features=784, hidden=128, out_features=10)
+    Sequential(
+      (0): Linear(in_features=784, out_features=128, bias=True)
+      (1): ReLU()
+      (2): Linear(in_features=128, out_features=10, bias=False)
+      (3): ReLU()
+      (4): Neg()
+    )
+    """
+    if name not in ARCHITECTURES:
+        raise ValueError(f"architecture must be one of {', '.join(ARCHITECTURES)}, got {name!r}")
+    require_positive(in_features=in_features, hidden=hidden, out_features=out_features)
+    row = ARCHITECTURES[name]
+    first = fresh_linear(in_features, hidden, generator=generator)
+    head = _head(row, hidden, out_features, generator)
+    tail = [activation_row(row.output).module()] if row.output else []
+    return nn.Sequential(first, activation_row(row.hidden).module(), head, *tail, *[Neg()] * row.negate)
+
+
+def _head(row: Architecture, hidden: int, out_features: int, generator: torch.Generator | None) -> nn.Module:
+    if row.head == "offset-l2":
+        return OffsetL2(hidden, out_features, generator=generator)
+    return fresh_linear(hidden, out_features, bias=row.bias, generator=generator)
+
+
+def _describe(row: Architecture) -> tuple[str, ...]:
+    linear = "Linear" if row.bias else "Linear (no bias)"
+    activations = [activation_row(name).module.__name__ for name in (row.hidden, row.output) if name]
+    head = "OffsetL2" if row.head == "offset-l2" else linear
+    return ("Linear", activations[0], head, *activations[1:], *["Neg"] * row.negate)

@@ -1,0 +1,122 @@
+"""Initialisation from data: hyperplanes that start where the points are, in the shape the points have.
+
+Axes: ``n`` points, ``d`` features, ``k`` units, ``r`` usable directions of a cluster.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from metriscope.functional import bias_through, principal_axes
+from metriscope.nn.drawing import as_tensor, require_positive
+
+__all__ = ["init_from_clusters", "init_through_points"]
+
+
+def init_through_points(linear: nn.Linear, x: Any, generator: torch.Generator | None = None) -> nn.Linear:
+    """Send each unit's hyperplane through a random point of ``x``, in place: ``b_k = -w_k · x_row``.
+
+    >>> layer = init_through_points(nn.Linear(2, 3), torch.ones(1, 2))
+    >>> bool(layer(torch.ones(2)).abs().max() < 1e-6)
+    True
+    """
+    points = _checked_points(linear, x)
+    rows = _draw_integers(len(points), linear.out_features, generator)
+    with torch.no_grad():
+        linear.bias.copy_(bias_through(linear.weight.cpu().double(), points[rows]))
+    return linear
+
+
+def init_from_clusters(
+    linear: nn.Linear, x: Any, n_clusters: int, generator: torch.Generator | None = None
+) -> nn.Linear:
+    """Whiten clusters of ``x`` with the units of ``linear``, in place: k-means, then PCA of each cluster.
+
+    Units are shared out as evenly as possible, larger clusters first. Those of a cluster take its
+    directions by descending variance, ``w = v / sqrt(variance)`` and ``b = -w · mean``, then the mirrored
+    copies ``(-w, -b)`` in the same order, then both again. Directions without variance are skipped.
+
+    >>> corners = torch.tensor([[0.0, 0.0], [4.0, 0.0], [0.0, 2.0], [4.0, 2.0]])
+    >>> init_from_clusters(nn.Linear(2, 2), corners, n_clusters=1).bias
+    Parameter containing:
+    tensor([-0.8660, -0.8660], requires_grad=True)
+    """
+    points = _checked_points(linear, x)
+    require_positive(n_clusters=n_clusters)
+    if len(points) < n_clusters:
+        raise ValueError(f"{n_clusters} clusters need at least as many points, got {len(points)}")
+    clusters = _clusters(points, n_clusters, generator)
+    shares = [
+        linear.out_features // n_clusters + (i < linear.out_features % n_clusters) for i in range(n_clusters)
+    ]
+    planes = [_whitening_planes(*pair) for pair in zip(clusters, shares, strict=True) if pair[1] > 0]
+    with torch.no_grad():
+        linear.weight.copy_(torch.cat([weight for weight, _ in planes]))
+        linear.bias.copy_(torch.cat([bias for _, bias in planes]))
+    return linear
+
+
+def _checked_points(linear: nn.Linear, x: Any) -> Float[Tensor, "n d"]:
+    points = as_tensor(x).detach().cpu().double()
+    if linear.bias is None:
+        raise ValueError("the linear layer needs a bias to move its hyperplanes, got bias=False")
+    if points.ndim != 2 or points.shape[1] != linear.in_features:
+        raise ValueError(f"x must have the shape (points, {linear.in_features}), got {tuple(points.shape)}")
+    if len(points) == 0:
+        raise ValueError("x must hold at least one point, got none")
+    if not bool(points.isfinite().all()):
+        raise ValueError("x must be finite, got NaN or infinite entries")
+    return points
+
+
+def _draw_integers(high: int, count: int, generator: torch.Generator | None) -> Tensor:
+    device = "cpu" if generator is None else generator.device
+    return torch.randint(high, (count,), generator=generator, device=device).cpu()
+
+
+def _clusters(
+    points: Float[Tensor, "n d"], n_clusters: int, generator: torch.Generator | None
+) -> list[Float[Tensor, "m d"]]:
+    """Return the points of each cluster, largest cluster first."""
+    # scikit-learn takes seconds to import, and only this function needs it.
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+
+    seed = int(_draw_integers(2**31, 1, generator))
+    with warnings.catch_warnings():
+        # It warns when points coincide; that case is an error below.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        labels = torch.as_tensor(KMeans(n_clusters, n_init=1, random_state=seed).fit(points.numpy()).labels_)
+    clusters = [points[labels == label] for label in range(n_clusters)]
+    filled = sum(len(cluster) > 0 for cluster in clusters)
+    if filled < n_clusters:
+        raise ValueError(f"x has only {filled} distinct points, too few for {n_clusters} clusters")
+    return sorted(clusters, key=len, reverse=True)
+
+
+def _whitening_planes(
+    cluster: Float[Tensor, "m d"], units: int
+) -> tuple[Float[Tensor, "k d"], Float[Tensor, " k"]]:
+    mean = cluster.mean(0)
+    centred = cluster - mean
+    variances, axes = principal_axes(centred.mT @ centred / max(1, len(cluster) - 1))
+    # Sums of m terms leave rounding behind: in the eigenvalues, and in the mean that was taken off.
+    rounding = max(cluster.shape) * torch.finfo(cluster.dtype).eps
+    floor = torch.maximum(rounding * variances[0], (rounding * cluster.abs().max()).square())
+    usable = variances > floor
+    if not bool(usable.any()):
+        raise ValueError(
+            f"a cluster of {len(cluster)} point{'s' * (len(cluster) > 1)} varies in no direction; "
+            "ask for fewer clusters or remove repeated points"
+        )
+    directions = axes[usable] / variances[usable].sqrt()[:, None]
+    unit = torch.arange(units)
+    # Even rounds take a direction as it is, odd rounds its mirror image.
+    sign = 1.0 - 2.0 * (unit // len(directions) % 2)
+    weight = directions[unit % len(directions)] * sign[:, None].double()
+    return weight, -(weight @ mean)

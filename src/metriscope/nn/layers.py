@@ -1,0 +1,183 @@
+"""Layers that measure distances, as plain modules over the functions of ``metriscope.functional``.
+
+Axes: ``n`` points, ``d`` features, ``k`` units.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from metriscope.functional import OffsetForm, norm, offset_l2, whitening_factor
+from metriscope.functional.distances import require_form
+from metriscope.nn.drawing import as_tensor, draw_, empty_linear, require_positive
+
+__all__ = ["ACTIVATIONS", "Abs", "Activation", "Mahalanobis", "Neg", "OffsetL2", "activation_row"]
+
+
+class Abs(nn.Module):
+    """The absolute value of each entry.
+
+    >>> Abs()(torch.tensor([-2.0, 3.0]))
+    tensor([2., 3.])
+    """
+
+    def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        """Return ``|x|``."""
+        return x.abs()
+
+
+class Neg(nn.Module):
+    """The negative of each entry: the nearest prototype becomes the largest output.
+
+    >>> Neg()(torch.tensor([-2.0, 3.0]))
+    tensor([ 2., -3.])
+    """
+
+    def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        """Return ``-x``."""
+        return -x
+
+
+@dataclass(frozen=True)
+class Activation:
+    """One row of the table of activations: the module, and how many units a feature needs to be measured."""
+
+    module: type[nn.Module]
+    units_per_feature: int
+
+
+ACTIVATIONS = {
+    "abs": Activation(Abs, units_per_feature=1),
+    "relu": Activation(nn.ReLU, units_per_feature=2),
+    "sigmoid": Activation(nn.Sigmoid, units_per_feature=2),
+}
+
+
+def activation_row(name: str) -> Activation:
+    """Return the row of an activation, or say which there are.
+
+    >>> activation_row("relu").units_per_feature
+    2
+    """
+    if name not in ACTIVATIONS:
+        raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {name!r}")
+    return ACTIVATIONS[name]
+
+
+class OffsetL2(nn.Module):
+    """Weighted distances to learned prototypes, ``y_i = ‖alpha_i * (x - mu_i)‖₂``.
+
+    ``form="squared-weights"`` weighs the squared difference instead of the difference.
+
+    >>> layer = OffsetL2(2, 3)
+    >>> layer(torch.zeros(5, 2)).shape, layer
+    (torch.Size([5, 3]), OffsetL2(in_features=2, out_features=3, form='formula'))
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        out_features: int,
+        form: OffsetForm = "formula",
+        generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        require_positive(in_features=in_features, out_features=out_features)
+        require_form(form)
+        self.in_features, self.out_features, self.form = in_features, out_features, form
+        self.mu = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
+        self.alpha = nn.Parameter(torch.ones(out_features, in_features, device=device, dtype=dtype))
+        draw_(self.mu, lambda mu: mu.normal_(0.0, 0.1, generator=generator), generator)
+
+    def forward(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n k"]:
+        """Return the distance of each point to each prototype."""
+        return offset_l2(x, self.mu, self.alpha, self.form)
+
+    def extra_repr(self) -> str:
+        """Return the sizes and the form."""
+        return f"in_features={self.in_features}, out_features={self.out_features}, form={self.form!r}"
+
+
+class Mahalanobis(nn.Module):
+    """One distance per point: a linear layer, an activation, and the Euclidean norm over the units.
+
+    With ``W = L^-1/2 Vᵀ`` and ``b = -W mean`` (see ``from_gaussian``) and ``activation="abs"`` this is the
+    Mahalanobis distance. ``hidden`` defaults to one unit a feature for abs, and two for relu and sigmoid.
+
+    >>> Mahalanobis(2, activation="relu")(torch.zeros(5, 2)).shape
+    torch.Size([5])
+    """
+
+    def __init__(
+        self,
+        in_features: int,
+        hidden: int | None = None,
+        activation: str = "abs",
+        generator: torch.Generator | None = None,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__()
+        row = activation_row(activation)
+        require_positive(in_features=in_features)
+        hidden = in_features * row.units_per_feature if hidden is None else hidden
+        require_positive(hidden=hidden)
+        self.activation_name = activation
+        self.linear = empty_linear(in_features, hidden, device=device, dtype=dtype)
+        self.activation = row.module()
+        kaiming = partial(nn.init.kaiming_normal_, nonlinearity="relu", generator=generator)
+        draw_(self.linear.weight, kaiming, generator)
+        nn.init.zeros_(self.linear.bias)
+
+    @classmethod
+    def from_gaussian(cls, mean: Any, cov: Any, dtype: torch.dtype | None = None) -> Mahalanobis:
+        """Return the analytic distance of a Gaussian, computed in float64 and not to be trained.
+
+        Without ``dtype`` the parameters have the precision of what was given.
+
+        >>> Mahalanobis.from_gaussian([1.0, 1.0], [[4.0, 0.0], [0.0, 1.0]])(torch.tensor([3.0, 1.0]))
+        tensor(1.)
+        """
+        mean, cov = as_tensor(mean), as_tensor(cov)
+        if mean.ndim != 1 or tuple(cov.shape) != (len(mean), len(mean)):
+            raise ValueError(
+                "a Gaussian needs a mean of shape (d,) and a covariance of shape (d, d), "
+                f"got {tuple(mean.shape)} and {tuple(cov.shape)}"
+            )
+        if not bool(mean.isfinite().all()):
+            raise ValueError("a mean must be finite, got NaN or infinite entries")
+        factor = whitening_factor(cov)
+        # A generator of its own keeps the values that are overwritten out of the global random state.
+        unused = torch.Generator()
+        layer = cls(len(mean), generator=unused, device=cov.device, dtype=dtype or _precision(mean, cov))
+        with torch.no_grad():
+            layer.linear.weight.copy_(factor)
+            layer.linear.bias.copy_(-factor @ mean.to(factor))
+        return layer.requires_grad_(False)
+
+    def forward(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n"]:
+        """Return one distance for each point."""
+        if x.ndim == 0 or x.shape[-1] != self.linear.in_features:
+            features = self.linear.in_features
+            raise ValueError(
+                f"points of shape {tuple(x.shape)} do not end in the layer's {features} features"
+            )
+        return norm(self.activation(self.linear(x)))
+
+    def extra_repr(self) -> str:
+        """Return the sizes and the activation."""
+        sizes = f"in_features={self.linear.in_features}, hidden={self.linear.out_features}"
+        return f"{sizes}, activation={self.activation_name!r}"
+
+
+def _precision(*given: Tensor) -> torch.dtype:
+    dtype = torch.result_type(*given)
+    return dtype if dtype.is_floating_point else torch.get_default_dtype()

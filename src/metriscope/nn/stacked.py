@@ -1,0 +1,89 @@
+"""Many networks at once: one stacked state, one batched forward pass, each network as it is alone.
+
+Axes: ``s`` networks, ``n`` points, ``d`` features.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.func import functional_call, vmap
+
+__all__ = ["stack_state", "stacked_forward", "unstack"]
+
+ModuleT = TypeVar("ModuleT", bound=nn.Module)
+
+
+def stack_state(modules: Sequence[nn.Module]) -> dict[str, Tensor]:
+    """Return each entry of the modules' states, stacked along a new first axis and detached.
+
+    >>> stack_state([nn.Linear(3, 2), nn.Linear(3, 2)])["weight"].shape
+    torch.Size([2, 2, 3])
+    """
+    if not modules:
+        raise ValueError("stack_state needs at least one module, got none")
+    states = [module.state_dict() for module in modules]
+    shapes = [{name: tuple(value.shape) for name, value in state.items()} for state in states]
+    for index, shape in enumerate(shapes):
+        if shape != shapes[0]:
+            raise ValueError(
+                f"modules must have the same layers; module {index} has {shape}, module 0 {shapes[0]}"
+            )
+    return {name: torch.stack([state[name] for state in states]) for name in states[0]}
+
+
+def unstack(template: ModuleT, state: Mapping[str, Tensor], index: int) -> ModuleT:
+    """Return a copy of ``template`` with the state of network ``index``.
+
+    >>> layers = [nn.Linear(3, 2), nn.Linear(3, 2)]
+    >>> bool(unstack(layers[0], stack_state(layers), 1).weight.equal(layers[1].weight))
+    True
+    """
+    size = _stack_size(state)
+    if not -size <= index < size:
+        raise ValueError(f"the stack holds {size} networks, there is no number {index}")
+    module = copy.deepcopy(template)
+    module.load_state_dict({name: value[index] for name, value in state.items()})
+    return module
+
+
+def stacked_forward(template: nn.Module) -> Callable[[Mapping[str, Tensor], Tensor], Tensor]:
+    """Return the forward pass of a stack of networks like ``template``.
+
+    It takes a stacked state and points, ``(n, d)`` shared by all networks or ``(s, n, d)`` one set for each,
+    and returns ``(s, n, ...)``. Values come from the state alone, never from ``template``.
+
+    >>> layers = [nn.Linear(3, 2) for _ in range(4)]
+    >>> stacked_forward(layers[0])(stack_state(layers), torch.zeros(5, 3)).shape
+    torch.Size([4, 5, 2])
+    """
+    # On the meta device the copy holds shapes but no values, so none can leak into a result.
+    skeleton = copy.deepcopy(template).to("meta")
+
+    def one(state: dict[str, Tensor], x: Tensor) -> Tensor:
+        return functional_call(skeleton, state, (x,), strict=True)
+
+    def forward(
+        state: Mapping[str, Tensor], x: Float[Tensor, "n d"] | Float[Tensor, "s n d"]
+    ) -> Float[Tensor, "s n *out"]:
+        size = _stack_size(state)
+        if x.ndim not in (2, 3) or (x.ndim == 3 and x.shape[0] != size):
+            shapes = f"(n, d) or ({size}, n, d)"
+            raise ValueError(f"points for {size} networks must have the shape {shapes}, got {tuple(x.shape)}")
+        return vmap(one, in_dims=(0, 0 if x.ndim == 3 else None))(dict(state), x)
+
+    return forward
+
+
+def _stack_size(state: Mapping[str, Tensor]) -> int:
+    sizes = {value.shape[0] if value.ndim else 0 for value in state.values()}
+    if len(sizes) != 1 or 0 in sizes:
+        raise ValueError(
+            f"a stacked state needs one number of networks for all its entries, got {sorted(sizes)}"
+        )
+    return sizes.pop()

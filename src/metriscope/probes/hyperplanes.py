@@ -1,0 +1,51 @@
+"""Where a layer's hyperplanes lie: distance to a mean, mirrored pairs.
+
+Axes: K units, D features. Measured in float64, returned as numpy.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from metriscope import functional
+
+__all__ = ["MirroredPair", "centering", "mirrored_pairs"]
+
+
+class MirroredPair(NamedTuple):
+    """Two units whose weights point in opposite directions."""
+
+    i: int
+    j: int
+    cosine: float
+
+
+def centering(linear: nn.Linear, mean: Tensor | np.ndarray) -> np.ndarray:
+    """Return each unit's distance from its hyperplane to ``mean``; NaN for a unit without weights.
+
+    >>> layer = nn.Linear(2, 1)
+    >>> _ = layer.load_state_dict({"weight": torch.tensor([[0.0, 2.0]]), "bias": torch.tensor([2.0])})
+    >>> centering(layer, [5.0, 0.0])
+    array([1.])
+    """
+    weight = linear.weight.detach().double()
+    point = torch.as_tensor(mean, dtype=torch.float64, device=weight.device)
+    if point.shape != weight.shape[1:]:
+        raise ValueError(f"the layer takes {weight.shape[1]} features, the mean has shape {tuple(point.shape)}")
+    none = torch.zeros(len(weight), dtype=torch.float64, device=weight.device)
+    bias = none if linear.bias is None else linear.bias.detach().double()
+    return functional.distance_to_point(point, weight, bias).cpu().numpy()
+
+
+def mirrored_pairs(weight: Tensor | np.ndarray, threshold: float = 0.999) -> tuple[MirroredPair, ...]:
+    """Return the pairs of units whose cosine is at most ``-threshold``, each unit in one pair at most.
+
+    >>> mirrored_pairs(torch.tensor([[1.0, 0.0], [0.0, 1.0], [-2.0, 0.0]]))
+    (MirroredPair(i=0, j=2, cosine=-1.0),)
+    """
+    rows = functional.mirrored_pairs(torch.as_tensor(weight).detach().double(), threshold)
+    return tuple(MirroredPair(int(i), int(j), float(cosine)) for i, j, cosine in rows)

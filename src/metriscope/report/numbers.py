@@ -1,0 +1,146 @@
+"""Write numbers the way people read them: significant digits, true minus signs, powers of ten.
+
+Everything here takes numbers and returns plain Unicode text, fit for HTML, SVG and terminals alike.
+"""
+
+from __future__ import annotations
+
+import math
+from numbers import Integral
+
+__all__ = ["MISSING", "as_printed", "interval", "mean_sd", "number", "power_of_ten", "seconds"]
+
+MISSING = "–"
+_SUPERSCRIPTS = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
+_SMALLEST_EXPONENT = -3
+_LARGEST_EXPONENT = 5
+
+
+def power_of_ten(exponent: int) -> str:
+    """Return a power of ten in superscripts.
+
+    >>> power_of_ten(-6)
+    '10⁻⁶'
+    """
+    return f"10{str(exponent).translate(_SUPERSCRIPTS)}"
+
+
+def number(x: float | None, digits: int = 3, reason: str = "") -> str:
+    """Return ``x`` with ``digits`` significant digits; integers whole; a missing value as a dash.
+
+    >>> number(0.0284), number(-1.9), number(2e-6), number(60000)
+    ('0.0284', '−1.90', '2.00 × 10⁻⁶', '60,000')
+    >>> number(float("nan"), reason="rank 0")
+    '– (rank 0)'
+    """
+    if digits < 1:
+        raise ValueError(f"a number needs at least 1 significant digit, got {digits}")
+    if x is None or math.isnan(x):
+        return f"{MISSING} ({reason})" if reason else MISSING
+    if math.isinf(x):
+        return _signed("∞" if x > 0 else "-∞")
+    if x == 0:
+        return "0"
+    if isinstance(x, Integral):
+        return _signed(f"{int(x):,}")
+    return _significant(float(x), digits)
+
+
+def as_printed(x: float | None) -> str:
+    """Return ``x`` with the digits it was typed with, neither rounded nor padded, up to eight.
+
+    >>> as_printed(0.2675), as_printed(0.4), as_printed(9e-7), as_printed(0.1 + 0.2)
+    ('0.2675', '0.4', '9 × 10⁻⁷', '0.3')
+    """
+    if x is None or isinstance(x, Integral) or not math.isfinite(x):
+        return number(x)
+    mantissa = f"{x:.7e}".partition("e")[0]
+    return number(x, max(len(mantissa.strip("-").replace(".", "").rstrip("0")), 1))
+
+
+def interval(low: float | None, high: float | None, digits: int = 2) -> str:
+    """Return both ends with the decimals that show ``digits`` digits of the width.
+
+    >>> interval(95.21, 101.34), interval(2e-6, 0.208), interval(1e-6, 3e-6)
+    ('[95.2, 101.3]', '[2.0 × 10⁻⁶, 0.21]', '[1.0, 3.0] × 10⁻⁶')
+    """
+    ends = (low, high)
+    shared = _shared(ends, None if low is None or high is None else high - low, digits)
+    if shared is None:
+        return f"[{', '.join(number(end, digits) for end in ends)}]"
+    texts, scale = shared
+    return f"[{', '.join(texts)}]{scale}"
+
+
+def mean_sd(mean: float | None, sd: float | None, digits: int = 2) -> str:
+    """Return ``mean ± sd``, both with the decimals that show ``digits`` digits of ``sd``.
+
+    >>> mean_sd(96.6214, 0.1704), mean_sd(2e-6, 3e-7), mean_sd(0.5, None)
+    ('96.62 ± 0.17', '(2.00 ± 0.30) × 10⁻⁶', '0.500 ± –')
+    """
+    # A mean of exactly 0 has nothing to lose; a mean far under its deviation is honestly shown as 0.00.
+    shared = _shared((mean, sd), sd, digits, keep_all=False)
+    if shared is None:
+        return f"{number(mean)} ± {number(sd, digits)}"
+    texts, scale = shared
+    joined = " ± ".join(texts)
+    return f"({joined}){scale}" if scale else joined
+
+
+def seconds(t: float | None) -> str:
+    """Return a duration in the units a person would use.
+
+    >>> seconds(0.0123), seconds(4.2), seconds(185), seconds(7440)
+    ('12.3 ms', '4.20 s', '3 min 05 s', '2 h 04 min')
+    """
+    if t is None or not math.isfinite(t) or t == 0:
+        return number(t) if t != 0 else "0 s"
+    if t < 0:
+        return f"−{seconds(-t)}"
+    if t < 59.95:
+        unit, factor = next(pair for pair in _SHORT_UNITS if t * pair[1] < 999.5 or pair[0] == "s")
+        return f"{number(float(t * factor))} {unit}"
+    if round(t) < 3600:
+        return "{} min {:02d} s".format(*divmod(round(t), 60))
+    return "{:,} h {:02d} min".format(*divmod(round(t / 60), 60))
+
+
+_SHORT_UNITS = (("µs", 1e6), ("ms", 1e3), ("s", 1.0))
+
+
+def _signed(text: str) -> str:
+    """Replace the hyphen in front by a minus sign."""
+    return text.replace("-", "−")
+
+
+def _exponent(x: float, digits: int) -> int:
+    """Return the power of ten of ``x`` after rounding, so that 0.9996 counts as 1.00."""
+    return int(f"{x:.{digits - 1}e}".partition("e")[2])
+
+
+def _significant(x: float, digits: int) -> str:
+    exponent = _exponent(x, digits)
+    if _SMALLEST_EXPONENT <= exponent <= _LARGEST_EXPONENT:
+        return _signed(f"{x:,.{max(digits - 1 - exponent, 0)}f}")
+    mantissa = f"{x:.{digits - 1}e}".partition("e")[0]
+    return f"{_signed(mantissa)} × {power_of_ten(exponent)}"
+
+
+def _shared(
+    values: tuple[float | None, ...], ruler: float | None, digits: int, keep_all: bool = True
+) -> tuple[list[str], str] | None:
+    """Return ``values`` with the decimals of ``ruler`` and a common power of ten, or None if that cannot be.
+
+    It cannot be where something is missing, where the ruler is 0, or, with ``keep_all``, where a value
+    other than 0 would be rounded to nothing.
+    """
+    present = [float(value) for value in values if value is not None and math.isfinite(value)]
+    if len(present) < len(values) or ruler is None or ruler <= 0:
+        return None
+    exponent = _exponent(max(map(abs, present)), digits)
+    shift = 0 if _SMALLEST_EXPONENT <= exponent <= _LARGEST_EXPONENT else exponent
+    decimals = max(digits - 1 - _exponent(ruler, digits) + shift, 0)
+    texts = [f"{value / 10.0**shift:,.{decimals}f}" for value in present]
+    if keep_all and any(value and not text.strip("-0.,") for value, text in zip(present, texts, strict=True)):
+        return None
+    return [_signed(text) for text in texts], f" × {power_of_ten(shift)}" if shift else ""

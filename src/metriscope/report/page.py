@@ -1,0 +1,73 @@
+"""Render a Page as one HTML document that needs nothing else: no script, no font, no network."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from metriscope.report.blocks import VERDICTS, Block, Page, Verdict
+from metriscope.report.markup import inline, paragraphs
+from metriscope.report.tables import cell, grid
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+__all__ = ["render"]
+
+# Inside HTML the parser knows SVG by its tag; without the address the page names no network place at all.
+_XMLNS = ' xmlns="http://www.w3.org/2000/svg"'
+
+
+def render(page: Page) -> str:
+    """Return ``page`` as an HTML document; the same page gives the same bytes."""
+    return _template().render(page=page, counts=verdict_counts(page), provenance=list(rows(page.provenance)))
+
+
+def verdict_counts(page: Page) -> list[tuple[Verdict, int]]:
+    """Return how many claims have each verdict, every verdict in its fixed order."""
+    found = Counter(claim.verdict for claim in page.claims)
+    return [(verdict, found[verdict]) for verdict in VERDICTS]
+
+
+def rows(provenance: Mapping[str, object], group: str = "") -> Iterator[tuple[str, str, str]]:
+    """Yield (group, key, value) as text, with sequences joined and inner mappings as groups.
+
+    >>> list(rows({"seeds": [0, 1], "packages": {"torch": "2.6"}}))
+    [('', 'seeds', '0, 1'), ('packages', 'torch', '2.6')]
+    """
+    for key, value in provenance.items():
+        if isinstance(value, Mapping):
+            yield from rows(value, f"{group} · {key}" if group else key)
+        elif isinstance(value, (list, tuple)):
+            yield group, key, ", ".join(map(str, value))
+        else:
+            yield group, key, str(value)
+
+
+def kind(block: Block) -> str:
+    """Return the name of the macro that shows ``block``."""
+    return type(block).__name__.lower()
+
+
+@cache
+def _template() -> Template:
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    folder = files("metriscope.report")
+    environment = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {
+        "inline": inline,
+        "paragraphs": paragraphs,
+        "cell": cell,
+        "grid": grid,
+        "kind": kind,
+    }
+    environment.filters["drawing"] = lambda svg: Markup(svg.replace(_XMLNS, "", 1))
+    environment.globals["css"] = Markup((folder / "page.css").read_text("utf-8"))
+    return environment.from_string((folder / "page.html.j2").read_text("utf-8"))

@@ -1,0 +1,223 @@
+"""Small plots that take numbers and an Axes: bands, strips, hyperplanes, recovered values, spectra.
+
+Axes: ``samples`` is S×T (seeds, then time), ``values`` S×D, ``points`` N×2, ``weight`` K×2, ``bias`` K.
+Nothing here makes a figure, a legend or a file; a seed without a value is NaN and is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import numpy.typing as npt
+
+from metriscope.report.intervals import mean_interval
+from metriscope.report.style import COLOURS, CYCLE, FAINT, INK, MUTED, log_axes
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = [
+    "band",
+    "clip_line",
+    "identity_scatter",
+    "quantiles",
+    "scatter_with_hyperplanes",
+    "spectrum",
+    "strip",
+]
+
+Array = npt.NDArray[np.float64]
+_GOLDEN = (5**0.5 - 1) / 2
+_HALO: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.8}
+
+
+def quantiles(samples: npt.ArrayLike, levels: tuple[float, ...] = (0.0, 0.1, 0.5, 0.9, 1.0)) -> Array:
+    """Return the quantiles over seeds, one row a level; a column without any value stays NaN.
+
+    >>> quantiles([[1.0, 5.0], [3.0, np.nan]], (0.5,))
+    array([[2., 5.]])
+    """
+    array = np.atleast_2d(np.asarray(samples, dtype=np.float64))
+    result = np.full((len(levels), array.shape[1]), np.nan)
+    filled = ~np.isnan(array).all(axis=0)
+    result[:, filled] = np.nanquantile(array[:, filled], levels, axis=0)
+    return result
+
+
+def band(ax: Axes, x: npt.ArrayLike, samples: npt.ArrayLike, label: str, colour: str, log: str = "") -> None:
+    """Draw the median over seeds with its 10–90 % band, and the extremes as thin lines."""
+    positions = np.asarray(x, dtype=np.float64)
+    low, lower, middle, upper, high = quantiles(samples)
+    if len(positions) != len(middle):
+        raise ValueError(f"x has {len(positions)} positions, the samples have {len(middle)} columns")
+    ax.fill_between(positions, lower, upper, color=colour, alpha=0.18, linewidth=0)
+    for edge in (low, high):
+        ax.plot(positions, edge, color=colour, linewidth=0.6, alpha=0.55)
+    ax.plot(positions, middle, color=colour, linewidth=1.8, label=label, solid_capstyle="round")
+    log_axes(ax, log)
+
+
+def strip(
+    ax: Axes,
+    groups: Mapping[str, npt.ArrayLike],
+    colours: Mapping[str, str] | None = None,
+    published: Mapping[str, tuple[float, float, float] | None] | None = None,
+) -> None:
+    """Draw one row a group: every run, their mean with its 95 % interval, and the published value.
+
+    Runs are spread over the height of their row in a fixed order, so equal numbers stay apart.
+    """
+    for row, (label, values) in enumerate(groups.items()):
+        colour = (colours or {}).get(label, CYCLE[row % len(CYCLE)])
+        runs = np.sort(np.asarray(values, dtype=np.float64).ravel())
+        ax.plot(
+            runs, row + _spread(len(runs)), "o", color=colour, markersize=4, alpha=0.45, markeredgewidth=0
+        )
+        _mark(ax, mean_interval(runs), row, "o", colour)
+        printed = (published or {}).get(label)
+        if printed is not None:
+            _mark(ax, printed, row + 0.36, "D", COLOURS["published"])
+    ax.set_yticks(range(len(groups)), list(groups))
+    ax.set_ylim(len(groups) - 0.4, -0.6)
+    ax.tick_params(axis="y", length=0, labelcolor=INK)
+    ax.grid(visible=False, axis="y")
+
+
+def clip_line(weight: npt.ArrayLike, bias: float, bounds: tuple[float, float, float, float]) -> Array | None:
+    """Return both ends of the line ``weight · p + bias = 0`` inside the box (x0, x1, y0, y1), or None.
+
+    >>> clip_line([1.0, -1.0], 0.0, (-1.0, 1.0, -2.0, 2.0))
+    array([[-1., -1.],
+           [ 1.,  1.]])
+    """
+    normal = np.asarray(weight, dtype=np.float64)
+    squared = float(normal @ normal)
+    if squared == 0.0:
+        return None
+    origin, along = -bias * normal / squared, np.array([-normal[1], normal[0]]) / np.sqrt(squared)
+    start, end = -np.inf, np.inf
+    for axis in (0, 1):
+        low, high = bounds[2 * axis], bounds[2 * axis + 1]
+        if along[axis] == 0.0:
+            if not low <= origin[axis] <= high:
+                return None
+            continue
+        entry, leave = sorted(((low - origin[axis]) / along[axis], (high - origin[axis]) / along[axis]))
+        start, end = max(start, entry), min(end, leave)
+    if start >= end:
+        return None
+    ends = origin + np.array([[start], [end]]) * along
+    return ends[np.lexsort((ends[:, 1], ends[:, 0]))]
+
+
+def scatter_with_hyperplanes(
+    ax: Axes,
+    points: npt.ArrayLike,
+    weight: npt.ArrayLike,
+    bias: npt.ArrayLike,
+    distance_field: Callable[[Array], npt.ArrayLike],
+    title: str,
+) -> None:
+    """Draw 2-D data, its mean, every unit's hyperplane, and where the learned distance is 1, 2 and 3."""
+    cloud = np.asarray(points, dtype=np.float64)
+    if cloud.ndim != 2 or cloud.shape[1] != 2:
+        raise ValueError(f"points on a plane have the shape (N, 2), got {cloud.shape}")
+    bounds = _square_around(cloud)
+    ax.plot(*cloud.T, "o", color=FAINT, markersize=2.6, markeredgewidth=0, rasterized=len(cloud) > 2000)
+    _contours(ax, bounds, distance_field)
+    for normal, offset in zip(np.atleast_2d(weight), np.atleast_1d(bias), strict=True):
+        ends = clip_line(normal, float(offset), bounds)
+        if ends is not None:
+            ax.plot(*ends.T, color=INK, linewidth=1.1, alpha=0.85)
+    ax.plot(*cloud.mean(axis=0), "X", color=CYCLE[1], markersize=9, zorder=5, **_HALO)
+    ax.set(xlim=bounds[:2], ylim=bounds[2:], aspect="equal", title=title)
+
+
+def identity_scatter(
+    ax: Axes, truth: npt.ArrayLike, estimate: npt.ArrayLike, label: str = "", colour: str = CYCLE[0]
+) -> None:
+    """Draw recovered against true values on log axes with the diagonal; 0 and less sit on the floor."""
+    estimates = np.atleast_2d(np.asarray(estimate, dtype=np.float64))
+    truths = np.broadcast_to(np.asarray(truth, dtype=np.float64), estimates.shape).ravel()
+    estimates = estimates.ravel()
+    shown = (estimates > 0) & (truths > 0)
+    lost = (estimates <= 0) & (truths > 0)
+    log_axes(ax, "xy")
+    reach = np.concatenate([truths[shown], estimates[shown]]) if shown.any() else np.array([0.1, 1.0])
+    low, high = float(reach.min()), float(reach.max())
+    ax.axline(
+        (low, low),
+        (high, high) if high > low else (2 * high, 2 * high),
+        color=MUTED,
+        linewidth=0.9,
+        dashes=(4, 3),
+        zorder=1,
+    )
+    ax.plot(
+        truths[shown], estimates[shown], "o", color=colour, markersize=4.5, alpha=0.6, label=label, **_HALO
+    )
+    if lost.any():
+        # Zero has no place on a log axis; leaving it out would hide exactly the directions that were lost.
+        floor = np.full(int(lost.sum()), 0.03)
+        ax.plot(
+            truths[lost], floor, "v", color=colour, markersize=7, transform=ax.get_xaxis_transform(), **_HALO
+        )
+
+
+def spectrum(
+    ax: Axes, values: npt.ArrayLike, label: str, colour: str, reference: npt.ArrayLike | None = None
+) -> None:
+    """Draw eigenvalues in falling order: the median over seeds, its 10–90 % band, and a reference."""
+    ordered = -np.sort(-np.atleast_2d(np.asarray(values, dtype=np.float64)), axis=1)
+    ranks = np.arange(1, ordered.shape[1] + 1)
+    _, lower, middle, upper, _ = quantiles(ordered)
+    if reference is not None:
+        falling = -np.sort(-np.broadcast_to(np.asarray(reference, dtype=np.float64), ranks.shape))
+        ax.plot(ranks, falling, color=COLOURS["truth"], linewidth=1.0, dashes=(4, 3), zorder=1)
+    ax.fill_between(ranks, lower, upper, color=colour, alpha=0.18, linewidth=0)
+    marker = "o" if len(ranks) <= 30 else ""
+    ax.plot(ranks, middle, color=colour, marker=marker, markersize=4.5, linewidth=1.4, label=label, **_HALO)
+    if len(ranks) <= 12:
+        ax.set_xticks(ranks)
+
+
+def _spread(count: int) -> Array:
+    """Return offsets that cover a row evenly and never line up with their neighbours."""
+    return (np.arange(count, dtype=np.float64) * _GOLDEN % 1.0 - 0.5) * 0.44
+
+
+def _mark(ax: Axes, summary: tuple[float, float, float], height: float, marker: str, colour: str) -> None:
+    """Draw a value and its interval; published values are hollow, ours are filled."""
+    value, low, high = summary
+    ax.plot([low, high], [height, height], color=colour, linewidth=1.6, solid_capstyle="round", zorder=3)
+    face = "white" if marker == "D" else colour
+    edge = colour if marker == "D" else "white"
+    style: dict[str, Any] = {
+        "color": face,
+        "markeredgecolor": edge,
+        "markersize": 5.5 if marker == "D" else 6.5,
+    }
+    ax.plot([value], [height], marker, markeredgewidth=1.3, zorder=4, **style)
+
+
+def _square_around(cloud: Array) -> tuple[float, float, float, float]:
+    low, high = cloud.min(axis=0), cloud.max(axis=0)
+    half = float((high - low).max()) * 0.56 or 1.0
+    x, y = (float(value) for value in (low + high) / 2)
+    return x - half, x + half, y - half, y + half
+
+
+def _contours(
+    ax: Axes, bounds: tuple[float, float, float, float], distance_field: Callable[[Array], npt.ArrayLike]
+) -> None:
+    xs, ys = np.linspace(*bounds[:2], 121), np.linspace(*bounds[2:], 121)
+    nodes = np.stack(np.meshgrid(xs, ys), axis=-1).reshape(-1, 2)
+    field = np.asarray(distance_field(nodes), dtype=np.float64).reshape(len(ys), len(xs))
+    levels = [level for level in (1.0, 2.0, 3.0) if field.min() < level < field.max()]
+    if levels:
+        lines = ax.contour(
+            xs, ys, field, levels=levels, colors=[CYCLE[0]], linewidths=1.0, linestyles="dashed"
+        )
+        ax.clabel(lines, fmt="%g", fontsize=8, inline_spacing=2)

@@ -1,0 +1,12 @@
+"""Runs on disk: an address for what was asked, a store that writes each run once and whole, and executors."""
+
+from __future__ import annotations
+
+from metriscope.runs.checkpoint import Checkpoint
+from metriscope.runs.errors import StoreError
+from metriscope.runs.executor import Executor, InProcess
+from metriscope.runs.integrity import Problem
+from metriscope.runs.run import Run
+from metriscope.runs.store import Store
+
+__all__ = ["Checkpoint", "Executor", "InProcess", "Problem", "Run", "Store", "StoreError"]

@@ -1,0 +1,83 @@
+"""Where a run came from: versions, code, processor, threads; nothing that names a host, a user or a path."""
+
+from __future__ import annotations
+
+import os
+import platform
+import subprocess
+import sys
+from datetime import datetime, timezone
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+from typing import Any
+
+__all__ = ["provenance"]
+
+_PACKAGES = ("metriscope", "torch", "numpy", "scipy", "numba", "scikit-learn")
+_THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
+# The levels of the x86-64 psABI, by the flags that Linux reports and the level below lacks.
+_LEVELS = (
+    ("x86-64-v4", {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
+    ("x86-64-v3", {"avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"}),
+    ("x86-64-v2", {"cx16", "popcnt", "sse4_1", "sse4_2", "ssse3"}),
+)
+
+
+def provenance() -> dict[str, Any]:
+    """Return what one needs to know to repeat a run elsewhere, as words and numbers."""
+    return {
+        "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
+        "python": platform.python_version(),
+        "packages": {name: _version(name) for name in _PACKAGES},
+        "code": dict(_code()),
+        "platform": {"system": platform.system(), "machine": platform.machine(), "cpu": _cpu_level()},
+        "threads": _threads(),
+    }
+
+
+def _version(package: str) -> str | None:
+    try:
+        return version(package)
+    except PackageNotFoundError:
+        return getattr(sys.modules.get(package), "__version__", None)  # run from a checkout, not installed
+
+
+@cache
+def _code() -> dict[str, Any]:
+    """Return the commit of this package and whether its files differ from it; None outside a checkout."""
+    here = Path(__file__)
+    # A package installed inside somebody else's checkout must not be given that checkout's commit.
+    if _git("ls-files", "--error-unmatch", here.name) is None:
+        return {"commit": None, "dirty": None}
+    commit, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "--", str(here.parents[1]))
+    return {"commit": commit or None, "dirty": bool(changes) if commit else None}
+
+
+def _git(*arguments: str) -> str | None:
+    command = ("git", "--no-optional-locks", "-C", str(Path(__file__).parent), *arguments)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("GIT_")}
+    try:
+        done = subprocess.run(command, capture_output=True, text=True, timeout=10, env=environment)
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return done.stdout.strip() if done.returncode == 0 else None
+
+
+@cache
+def _cpu_level() -> str | None:
+    """Return the level of vector instructions, on which the last bits of sums depend; None if unknown."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except (OSError, ValueError):
+        return None
+    flags = {flag for line in lines if line.startswith("flags") for flag in line.partition(":")[2].split()}
+    if not flags:
+        return None
+    return next((name for name, needed in _LEVELS if needed <= flags), "x86-64")
+
+
+def _threads() -> dict[str, Any]:
+    torch = sys.modules.get("torch")  # not imported for the sake of a number
+    counts = {"cpus": os.cpu_count(), "torch": torch.get_num_threads() if torch else None}
+    return {**counts, **{name: os.environ[name] for name in _THREADS if name in os.environ}}

@@ -1,0 +1,66 @@
+"""A finished run, read from its folder; tensors and tables are loaded when asked for."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from metriscope.runs.codec import from_parquet, from_tensors
+from metriscope.runs.errors import StoreError, explained
+from metriscope.runs.integrity import read_fields, read_listed, read_manifest
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from torch import Tensor
+
+__all__ = ["Run", "read_run"]
+
+_WEIGHTS = "weights.safetensors"
+_TABLE = ".parquet"
+
+
+@dataclass(frozen=True)
+class Run:
+    """What was asked, what came of it, and where it came from."""
+
+    address: str
+    spec: dict[str, Any]
+    record: dict[str, Any]
+    provenance: dict[str, Any]
+    path: Path
+
+    @property
+    def kind(self) -> str:
+        """The type name of the specification, or nothing if it was a plain mapping."""
+        return str(self.spec.get("kind", ""))
+
+    @property
+    def tables(self) -> tuple[str, ...]:
+        """The names of the tables."""
+        names = (path.name for path in self.path.glob(f"*{_TABLE}"))
+        return tuple(sorted(name[: -len(_TABLE)] for name in names))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the tensors, in the order of their names."""
+        with explained(f"read {self.path / _WEIGHTS}"):
+            return from_tensors(self._bytes(_WEIGHTS))
+
+    def table(self, name: str) -> DataFrame:
+        """Return a table by its name."""
+        if name not in self.tables:
+            held = ", ".join(self.tables) or "none"
+            raise StoreError(f"run {self.address[:12]} has no table {name!r}; it has {held}")
+        with explained(f"read {self.path / (name + _TABLE)}"):
+            return from_parquet(self._bytes(name + _TABLE))
+
+    def _bytes(self, name: str) -> bytes:
+        return read_listed(self.path, name, read_manifest(self.path))
+
+
+def read_run(folder: Path) -> Run:
+    """Return the run in a folder; only its small files are read and checked."""
+    files = read_manifest(folder)
+    small = ("spec.json", "record.json", "provenance.json")
+    spec, record, provenance = (read_fields(read_listed(folder, name, files)) for name in small)
+    return Run(folder.name, spec, record, provenance, folder)

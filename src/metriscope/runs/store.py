@@ -1,0 +1,199 @@
+"""The store: every run in a folder of its own at ``<first two digits>/<address>``, written once and whole.
+
+A run folder holds ``spec.json`` (the canonical text, whose SHA-256 begins with the address), ``record.json``,
+``provenance.json``, ``weights.safetensors``, a ``<name>.parquet`` for each table, and ``manifest.json``.
+"""
+
+from __future__ import annotations
+
+import errno
+import logging
+import os
+import re
+import secrets
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from metriscope.runs.address import address, canonical
+from metriscope.runs.audit import DAMAGED, problems, run_folders
+from metriscope.runs.checkpoint import Checkpoint
+from metriscope.runs.codec import to_json, to_parquet, to_tensors
+from metriscope.runs.disk import abandoned, entries, remove, sync_folder, temporary, write
+from metriscope.runs.errors import Damage, StoreError, explained
+from metriscope.runs.integrity import MANIFEST, Problem, faults, manifest
+from metriscope.runs.provenance import provenance
+from metriscope.runs.run import Run, read_run
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+    from torch import Tensor
+
+__all__ = ["Problem", "Run", "Store", "StoreError"]
+
+LOG = logging.getLogger("metriscope.runs")
+_TABLE_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
+_ATTEMPTS = 8  # other processes may win, repair or clear away in between, but not for ever
+_IN_THE_WAY = {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.ENOENT}
+
+
+@dataclass(frozen=True)
+class Store:
+    """Runs below one folder, which is made when the first run is written."""
+
+    root: Path
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "root", Path(self.root))
+
+    def put(
+        self,
+        spec: object,
+        tensors: Mapping[str, Tensor],
+        record: Mapping[str, Any],
+        tables: Mapping[str, DataFrame],
+    ) -> Run:
+        """Write a run and clear its checkpoint; if the run is already there and whole, return it as it is.
+
+        After any failure the store is what it was before.
+        """
+        key = address(spec)
+        files = _encode(spec, tensors, record, tables)
+        with explained(f"write run {key[:12]} to {self.root}"):
+            run = self._present(key) or self._write(key, files)
+        self.checkpoint(spec).clear()
+        return run
+
+    def get(self, spec: object) -> Run | None:
+        """Return the run, every byte of it checked; None if there is none, or only a damaged one.
+
+        A damaged run is logged and moved to ``damaged/``, so that the next :meth:`put` finds its place free.
+        """
+        key = address(spec)
+        with explained(f"read run {key[:12]} in {self.root}"):
+            return self._whole(key)
+
+    def runs(self) -> list[Run]:
+        """Return the runs by kind and address; those that cannot be read are left to :meth:`verify`."""
+        found = []
+        with explained(f"list the runs in {self.root}"):
+            for folder in run_folders(self.root):
+                with suppress(Damage, OSError):
+                    found.append(read_run(folder))
+        return sorted(found, key=lambda run: (run.kind, run.address))
+
+    def find(self, prefix: str) -> Run:
+        """Return the one run whose address begins with ``prefix``, every byte of it checked."""
+        with explained(f"look for {prefix!r} in {self.root}"):
+            found = [folder for folder in run_folders(self.root) if folder.name.startswith(prefix.lower())]
+            if len(found) > 1:
+                some = ", ".join(folder.name for folder in found[:3])
+                raise StoreError(f"{len(found)} runs in {self.root} begin with {prefix!r}, among them {some}")
+            run = _checked(found[0]) if found else None
+        if run is None:
+            raise StoreError(f"no run in {self.root} has an address that begins with {prefix!r}")
+        return run
+
+    def verify(self) -> list[Problem]:
+        """Return everything in the store that is not as it was written; nothing is changed."""
+        with explained(f"verify {self.root}"):
+            return list(problems(self.root))
+
+    def sweep(self) -> None:
+        """Remove what killed processes left behind: temporary files, and checkpoints of finished runs."""
+        with explained(f"sweep {self.root}"):
+            for path in (*entries(self.root), *entries(self.root / "checkpoints")):
+                if abandoned(path):
+                    remove(path)
+            for run in self.runs():
+                Checkpoint(self.root, run.address).clear()
+
+    def checkpoint(self, spec: object) -> Checkpoint:
+        """Return the checkpoint of a run, which may be empty."""
+        return Checkpoint(self.root, address(spec))
+
+    def _home(self, key: str) -> Path:
+        return self.root / key[:2] / key
+
+    def _present(self, key: str) -> Run | None:
+        with suppress(Damage):
+            return _checked(self._home(key))
+        return None
+
+    def _whole(self, key: str) -> Run | None:
+        try:
+            return _checked(self._home(key))
+        except Damage as damage:
+            LOG.warning("%s; the run is set aside and has to be computed again", damage)
+            self._set_aside(key)
+            return None
+
+    def _set_aside(self, key: str) -> None:
+        # Kept, not deleted: an extra file in a run folder may be somebody's notes. A store that cannot be
+        # written keeps the damaged run where it is; putting the run again says why.
+        with suppress(OSError):
+            (self.root / DAMAGED).mkdir(exist_ok=True)
+            self._home(key).rename(self.root / DAMAGED / f"{key}-{secrets.token_hex(4)}")
+
+    def _write(self, key: str, files: Mapping[str, bytes]) -> Run:
+        self.root.mkdir(parents=True, exist_ok=True)
+        with temporary(self.root) as temp:
+            temp.mkdir()
+            for name, data in files.items():
+                write(temp / name, data)
+            write(temp / MANIFEST, manifest(key, files))
+            sync_folder(temp)
+            return self._publish(temp, key)
+
+    def _publish(self, temp: Path, key: str) -> Run:
+        """Give a finished folder its name, unless another process has put the same run there meanwhile."""
+        home = self._home(key)
+        for _ in range(_ATTEMPTS):
+            if self._moved(temp, home):
+                sync_folder(home.parent)
+                sync_folder(self.root)
+                return read_run(home)
+            if run := self._whole(key):
+                return run
+        raise StoreError(f"cannot write run {key[:12]}: {home} is in the way and cannot be moved")
+
+    def _moved(self, temp: Path, home: Path) -> bool:
+        try:
+            home.parent.mkdir(exist_ok=True)
+            temp.rename(home)
+        except OSError as error:
+            if error.errno in _IN_THE_WAY:
+                return False
+            with suppress(OSError):
+                home.parent.rmdir()  # only succeeds on the empty folder that was made for this run
+            raise
+        return True
+
+
+def _checked(folder: Path) -> Run | None:
+    """Return the run in a folder after a look at every byte; None if nothing is there."""
+    if not os.path.lexists(folder):
+        return None
+    for name, why in faults(folder):
+        raise Damage(f"{folder / name} is damaged: {why}")
+    return read_run(folder)
+
+
+def _encode(
+    spec: object, tensors: Mapping[str, Tensor], record: Mapping[str, Any], tables: Mapping[str, DataFrame]
+) -> dict[str, bytes]:
+    """Return the files of a run as bytes, so that content which cannot be stored never reaches the disk."""
+    for name in tables:
+        if not _TABLE_NAME.fullmatch(name):
+            raise ValueError(f"a table is named {name!r}; expected lower-case letters, digits, '-' and '_'")
+    if not isinstance(record, Mapping):
+        raise ValueError(f"the record is a {type(record).__name__}; expected a mapping")
+    return {
+        "spec.json": canonical(spec).encode(),
+        "record.json": to_json(record, "record"),
+        "provenance.json": to_json(provenance(), "provenance"),
+        "weights.safetensors": to_tensors(tensors),
+        **{f"{name}.parquet": to_parquet(name, table) for name, table in tables.items()},
+    }

@@ -1,0 +1,198 @@
+"""Two ways to take training steps: stacked autograd for any network, compiled code for distance networks.
+
+Axes: S trials, N points, D features, K units. An engine changes a cohort's tensors in place and
+returns one loss per trial and epoch; it keeps nothing between calls that a checkpoint would miss.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Protocol as Interface
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from metriscope.nn import Mahalanobis, stacked_forward
+from metriscope.rng import stream
+from metriscope.train.protocol import Protocol
+
+__all__ = ["CompiledEngine", "Engine", "StackedEngine", "engine_for"]
+
+State = dict[str, Tensor]
+
+
+class Engine(Interface):
+    """What the loop asks of an engine."""
+
+    def session(self) -> AbstractContextManager[object]:
+        """Return a context that holds while the engine works."""
+
+    def moments(self, parameters: Mapping[str, Tensor]) -> State:
+        """Return the optimiser's state before the first step."""
+
+    def advance(self, parameters: State, moments: State, epoch: int, epochs: int) -> Float[Tensor, "s e"]:
+        """Take ``epochs`` epochs from ``epoch`` on, in place; return the losses met on the way."""
+
+
+def _adam(value: Tensor, gradient: Tensor, moments: State, name: str, step: int, protocol: Protocol) -> None:
+    beta1, beta2 = protocol.betas
+    first, second = moments[f"first.{name}"], moments[f"second.{name}"]
+    first.mul_(beta1).add_(gradient, alpha=1 - beta1)
+    second.mul_(beta2).addcmul_(gradient, gradient, value=1 - beta2)
+    root = (second / (1 - beta2**step)).sqrt_().add_(protocol.eps)
+    value.addcdiv_(first, root, value=-protocol.lr / (1 - beta1**step))
+
+
+def _sgd(value: Tensor, gradient: Tensor, moments: State, name: str, step: int, protocol: Protocol) -> None:
+    value.add_(gradient, alpha=-protocol.lr)
+
+
+@dataclass(frozen=True)
+class _Rule:
+    """An optimiser: the names of its moments, and one step of it in place."""
+
+    moments: tuple[str, ...]
+    step: Callable[[Tensor, Tensor, State, str, int, Protocol], None]
+
+
+RULES = {"adam": _Rule(("first", "second"), _adam), "sgd": _Rule((), _sgd)}
+
+
+def _zeros(rule: _Rule, parameters: Mapping[str, Tensor]) -> State:
+    return {f"{kind}.{name}": torch.zeros_like(p) for kind in rule.moments for name, p in parameters.items()}
+
+
+def _mse(output: Float[Tensor, "s n *o"], target: Tensor) -> Float[Tensor, "s n"]:
+    return (output - target).square().flatten(2).mean(-1) if output.ndim > 2 else (output - target).square()
+
+
+def _cross_entropy(output: Float[Tensor, "s n c"], target: Tensor) -> Float[Tensor, "s n"]:
+    return F.cross_entropy(output.movedim(-1, 1), target.expand(output.shape[:2]), reduction="none")
+
+
+POINT_LOSSES = {"mse": _mse, "cross-entropy": _cross_entropy}
+
+
+@dataclass(frozen=True)
+class StackedEngine:
+    """Autograd through all trials at once; any module, device, batch size and optimiser.
+
+    ``seeds`` has one number a trial: its mini-batches are drawn from its own stream, epoch by epoch, so
+    that neither company nor a restart changes them. Losses are summed over trials, never averaged.
+    """
+
+    template: nn.Module
+    x: Tensor
+    y: Tensor
+    protocol: Protocol
+    seeds: tuple[int, ...]
+
+    @cached_property
+    def forward(self) -> Callable[[Mapping[str, Tensor], Tensor], Tensor]:
+        """The forward pass of all trials at once."""
+        return stacked_forward(self.template)
+
+    def session(self) -> AbstractContextManager[object]:
+        """Nothing to hold."""
+        return nullcontext()
+
+    def moments(self, parameters: Mapping[str, Tensor]) -> State:
+        """Return zeros for each moment of each parameter."""
+        return _zeros(RULES[self.protocol.optimizer], parameters)
+
+    def advance(self, parameters: State, moments: State, epoch: int, epochs: int) -> Float[Tensor, "s e"]:
+        """Take whole epochs; an epoch's loss is the mean over its points as they were met."""
+        batches = -(-len(self.x) // (self.protocol.batch_size or len(self.x)))
+        losses = torch.empty(len(self.seeds), epochs, dtype=torch.float64)
+        for e in range(epochs):
+            total = torch.zeros(len(self.seeds), dtype=torch.float64, device=self.x.device)
+            for index, (x, y) in enumerate(self._batches(epoch + e)):
+                total += self._step(parameters, moments, (x, y), (epoch + e) * batches + index + 1)
+            losses[:, e] = (total / len(self.x)).cpu()
+        return losses
+
+    def _batches(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
+        size = self.protocol.batch_size
+        if size is None or size >= len(self.x):
+            yield self.x, self.y
+            return
+        orders = [torch.randperm(len(self.x), generator=stream(s, "batches", epoch)) for s in self.seeds]
+        order = torch.stack(orders).to(self.x.device)
+        for rows in order.split(size, dim=1):
+            yield self.x[rows], self.y[rows]
+
+    def _step(self, parameters: State, moments: State, batch: tuple[Tensor, Tensor], step: int) -> Tensor:
+        x, y = batch
+        leaves = {name: p.detach().requires_grad_() for name, p in parameters.items()}
+        points = POINT_LOSSES[self.protocol.loss](self.forward(leaves, x), y)
+        gradients = torch.autograd.grad(points.mean(1).sum(), list(leaves.values()))
+        rule = RULES[self.protocol.optimizer].step
+        for (name, value), gradient in zip(parameters.items(), gradients, strict=True):
+            rule(value, gradient, moments, name, step, self.protocol)
+        return points.detach().sum(1, dtype=torch.float64)
+
+
+@dataclass(frozen=True)
+class CompiledEngine:
+    """Each trial alone through compiled code: ``Mahalanobis`` networks, full batch, MSE, Adam, float32, CPU."""
+
+    activation: str
+    data: tuple[np.ndarray, np.ndarray, int]
+    protocol: Protocol
+
+    def session(self) -> AbstractContextManager[object]:
+        """Hold BLAS to one thread: trials are what is shared out, and one thread's sums have one order."""
+        from threadpoolctl import threadpool_limits
+
+        return threadpool_limits(limits=1, user_api="blas")
+
+    def moments(self, parameters: Mapping[str, Tensor]) -> State:
+        """Return zeros for Adam's two moments of each parameter."""
+        return _zeros(RULES["adam"], parameters)
+
+    def advance(self, parameters: State, moments: State, epoch: int, epochs: int) -> Float[Tensor, "s e"]:
+        """Train each trial in turn; trials on other threads run at the same time."""
+        from metriscope.train.compiled import trainer
+
+        train = trainer(self.activation)
+        adam = (self.protocol.lr, *self.protocol.betas, self.protocol.eps)
+        losses = np.empty((len(parameters["linear.weight"]), epochs))
+        for trial in range(len(losses)):
+            stacks = (parameters, *({k: moments[f"{m}.{k}"] for k in parameters} for m in ("first", "second")))
+            planes = tuple(_joined(stack, trial) for stack in stacks)
+            train(self.data, planes, epoch, adam, losses[trial])
+            for stack, array in zip(stacks, planes, strict=True):
+                stack["linear.weight"][trial] = torch.from_numpy(array[:, :-1])
+                stack["linear.bias"][trial] = torch.from_numpy(array[:, -1])
+        return torch.from_numpy(losses)
+
+
+def _joined(stack: Mapping[str, Tensor], trial: int) -> np.ndarray:
+    weight, bias = stack["linear.weight"][trial], stack["linear.bias"][trial]
+    return torch.cat([weight, bias[:, None]], dim=1).numpy()
+
+
+def engine_for(template: nn.Module, x: Tensor, y: Tensor, protocol: Protocol, seeds: tuple[int, ...]) -> Engine:
+    """Return the fastest engine that does exactly what ``protocol`` asks of ``template``."""
+    if len(x) != len(y) or len(x) == 0:
+        raise ValueError(f"training needs as many targets as points and at least one: {len(y)} and {len(x)}")
+    if _compilable(template, x, protocol):
+        from metriscope.train.compiled import blocks
+
+        return CompiledEngine(str(template.activation_name), (*blocks(x.numpy(), y.numpy()), len(x)), protocol)
+    return StackedEngine(template, x, y, protocol, seeds)
+
+
+def _compilable(template: nn.Module, x: Tensor, protocol: Protocol) -> bool:
+    if not isinstance(template, Mahalanobis) or x.device.type != "cpu" or x.dtype != torch.float32:
+        return False
+    from metriscope.train.compiled import ACTIVATIONS
+
+    asked = (protocol.optimizer, protocol.loss, protocol.batch_size)
+    return asked == ("adam", "mse", None) and template.activation_name in ACTIVATIONS
