@@ -23,7 +23,9 @@ _XMLNS = ' xmlns="http://www.w3.org/2000/svg"'
 
 def render(page: Page) -> str:
     """Return ``page`` as an HTML document; the same page gives the same bytes."""
-    return _template().render(page=page, counts=verdict_counts(page), provenance=list(rows(page.provenance)))
+    text = _template().render(page=page, counts=verdict_counts(page), provenance=list(rows(page.provenance)))
+    # The macros in front leave empty lines, and a document must open with its type.
+    return text.lstrip()
 
 
 def verdict_counts(page: Page) -> list[tuple[Verdict, int]]:

@@ -98,14 +98,14 @@ def clip_line(weight: npt.ArrayLike, bias: float, bounds: tuple[float, float, fl
         return None
     origin, along = -bias * normal / squared, np.array([-normal[1], normal[0]]) / np.sqrt(squared)
     start, end = -np.inf, np.inf
-    for axis in (0, 1):
-        low, high = bounds[2 * axis], bounds[2 * axis + 1]
-        if along[axis] == 0.0:
-            if not low <= origin[axis] <= high:
-                return None
-            continue
-        entry, leave = sorted(((low - origin[axis]) / along[axis], (high - origin[axis]) / along[axis]))
-        start, end = max(start, entry), min(end, leave)
+    for place, slope, low, high in zip(
+        origin.tolist(), along.tolist(), bounds[::2], bounds[1::2], strict=True
+    ):
+        if slope == 0.0 and not low <= place <= high:
+            return None
+        if slope != 0.0:
+            entry, leave = sorted(((low - place) / slope, (high - place) / slope))
+            start, end = max(start, entry), min(end, leave)
     if start >= end:
         return None
     ends = origin + np.array([[start], [end]]) * along

@@ -66,8 +66,8 @@ def figure(
 ) -> tuple[Figure, npt.NDArray[np.object_]]:
     """Return a figure of ``width`` x ``height`` inches and its rows x columns array of styled axes."""
     import matplotlib as mpl
-    from cycler import cycler
     from matplotlib.figure import Figure
+    from matplotlib.rcsetup import cycler
 
     settings: Any = {**RC, "axes.prop_cycle": cycler(color=CYCLE)}
     with mpl.rc_context(settings):

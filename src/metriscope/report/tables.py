@@ -79,7 +79,7 @@ def grid(table: Table) -> Grid:
     return Grid(headings if table.groups else (), columns)
 
 
-def _real(value: float, spec: FormatSpec | None) -> str:
+def _real(value: Any, spec: FormatSpec | None) -> str:
     if spec is None or isinstance(spec, int):
         return number(value, spec or 3)
     if spec in _NAMED:

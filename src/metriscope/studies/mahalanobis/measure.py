@@ -20,7 +20,19 @@ from metriscope.runs import Run
 from metriscope.studies.mahalanobis.experiment import Problem
 from metriscope.studies.mahalanobis.spec import NAME, Group
 
-__all__ = ["METRICS", "Metric", "Trained", "best_trials", "measure", "networks", "summary", "training_loss", "truth"]
+__all__ = [
+    "METRICS",
+    "Metric",
+    "Trained",
+    "best_trials",
+    "measure",
+    "networks",
+    "recovered",
+    "spectra",
+    "summary",
+    "training_loss",
+    "truth",
+]
 
 MIRROR_THRESHOLD = 0.999
 
@@ -154,14 +166,6 @@ def best_trials(rows: pd.DataFrame) -> pd.DataFrame:
     return rows.loc[best].reset_index(drop=True)
 
 
-def lookup(table: pd.DataFrame, **where: object) -> pd.Series:
-    """Return the one row of a table that matches, or raise a KeyError that says what was asked."""
-    mask = np.logical_and.reduce([table[k] == v for k, v in where.items()])
-    if mask.sum() != 1:
-        raise KeyError(f"{int(mask.sum())} rows match {where}")
-    return table[mask].iloc[0]
-
-
 def spectra(trained: Iterable[Trained], tasks: Mapping[int, Problem]) -> dict[tuple[int, str, str], np.ndarray]:
     """Return the eigenvalues of each learned metric, trials by directions, by dimension, start, activation."""
     found: dict[tuple[int, str, str], list[np.ndarray]] = {}
@@ -171,3 +175,14 @@ def spectra(trained: Iterable[Trained], tasks: Mapping[int, Problem]) -> dict[tu
             rank = probes.metric_rank(network.model.linear, gaussian.mean, gaussian.cov, share)
             found.setdefault((network.dim, network.start, network.activation), []).append(rank.eigenvalues)
     return {key: np.array(values) for key, values in found.items()}
+
+
+def recovered(trained: Iterable[Trained], task: Problem, activation: str) -> np.ndarray:
+    """Return the eigenvalue each matched unit stands for, trials from random starts by principal axes."""
+    found = []
+    for network in trained:
+        if (network.dim, network.start, network.activation) == (task.gaussian.dim, "random", activation):
+            linear = network.model.linear
+            unique, _ = functional.deduplicate(linear.weight.double(), linear.bias.double(), MIRROR_THRESHOLD)
+            found.append(probes.eigen_recovery(unique, task.gaussian.cov).estimates)
+    return np.array(found)

@@ -1,0 +1,190 @@
+"""The Mahalanobis study's figures: from measured numbers to inline SVG.
+
+Axes: S trials, T recorded epochs, D directions.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import numpy as np
+import pandas as pd
+import torch
+
+from metriscope.probes import lost_directions
+from metriscope.report import Figure, to_svg
+from metriscope.report.plots import band, identity_scatter, scatter_with_hyperplanes, spectrum, strip
+from metriscope.report.style import COLOURS, figure, legend, log_axes
+from metriscope.studies.contract import published
+from metriscope.studies.mahalanobis.measure import METRICS, Trained, best_trials, recovered, spectra
+from metriscope.studies.mahalanobis.results import Results
+from metriscope.studies.mahalanobis.spec import NAME
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["curves", "distributions", "eigenvalues", "gaussians", "hyperplanes", "metric_spectra"]
+
+TITLES = {"abs": "Abs", "relu": "ReLU", "sigmoid": "Sigmoid", "truth": "Ground truth"}
+
+
+def hyperplanes(results: Results) -> Figure:
+    """Draw the 2-D data with learned hyperplanes and contours: the truth, each best run, a failed Abs run."""
+    shown = [next(t for t in results.trained if (t.dim, t.activation) == (2, "truth"))]
+    rows = best_trials(results.select(dim=2, start="random"))
+    shown += [results.network(2, "random", row.activation, row.trial) for row in rows.itertuples()]
+    titles = [TITLES[network.activation] + ("" if i == 0 else ", best run") for i, network in enumerate(shown)]
+    worst = _worst_abs(results)
+    if worst is not None:
+        shown.append(worst)
+        titles.append("Abs, a direction lost")
+    drawing, axes = figure(9.2, 2.9 * -(-len(shown) // 3), -(-len(shown) // 3), 3)
+    points = results.tasks[2].x.double().numpy()
+    for ax, network, title in zip(axes.flat, shown, titles, strict=False):
+        linear = network.model.linear
+        weight, bias = linear.weight.double().numpy(), linear.bias.double().numpy()
+        scatter_with_hyperplanes(ax, points, weight, bias, _field(network), title)
+    for ax in axes.flat[len(shown) :]:
+        ax.set_axis_off()
+    caption = (
+        "Training points (grey), their mean (cross), the units' hyperplanes (lines) and where the network's distance is "
+        "1, 2 and 3 (dashed). Abs that has lost a direction draws parallel contours: it measures along one axis only."
+    )
+    return Figure("hyperplanes-2d", "Hyperplanes and distances in 2-D", to_svg(drawing, "hyperplanes-2d"), caption)
+
+
+def _worst_abs(results: Results) -> Trained | None:
+    rows = results.select(dim=2, start="random", activation="abs")
+    lost = rows[rows["lost"] > 0]
+    if lost.empty:
+        return None
+    return results.network(2, "random", "abs", int(lost.loc[lost["train_mse"].idxmax(), "trial"]))
+
+
+def _field(network: Trained) -> Callable[[np.ndarray], np.ndarray]:
+    def distance(nodes: np.ndarray) -> np.ndarray:
+        with torch.no_grad():
+            return network.model(torch.from_numpy(nodes).float()).numpy()
+
+    return distance
+
+
+def curves(results: Results) -> Figure:
+    """Draw training losses with bands, one row a dimension, one column a start."""
+    dims, starts = list(results.plan.sizes), results.plan.starts
+    drawing, axes = figure(9.2, 2.6 * len(dims) + 0.2, len(dims), len(starts))
+    for i, dim in enumerate(dims):
+        for ax, start in zip(axes[i], starts, strict=True):
+            for activation in results.plan.activations:
+                epochs, losses = results.curve(dim, start, activation)
+                label, colour = TITLES[activation], COLOURS[activation]
+                band(ax, epochs + 1, np.maximum(losses, 1e-12), label, colour, log="xy")
+            ax.set(title=f"{dim}-D from {start}", xlabel="epoch", ylabel="training MSE")
+        low = min(ax.get_ylim()[0] for ax in axes[i])
+        high = max(ax.get_ylim()[1] for ax in axes[i])
+        for ax in axes[i]:
+            ax.set_ylim(max(low, 1e-11), high)
+    legend(axes[0, 0], "lower left")
+    caption = "Median over trials, the band of the middle 80 %, and the extremes as thin lines. Both axes logarithmic."
+    return Figure("loss-curves", "Training losses", to_svg(drawing, "loss-curves"), caption)
+
+
+def distributions(results: Results) -> Figure:
+    """Draw each metric's distribution over trials, one column a dimension, with the published value."""
+    names = ("train_mse", "test_mse", "centering", "sphericity", "data_sphericity", "rank")
+    metrics = [m for m in METRICS if m.name in names]
+    dims = list(results.plan.sizes)
+    drawing, axes = figure(9.2, 1.55 * len(metrics), len(metrics), len(dims))
+    for i, metric in enumerate(metrics):
+        for ax, dim in zip(axes[i], dims, strict=True):
+            _distribution(ax, results, dim, metric.name)
+            if i == 0:
+                ax.set_title(f"{dim}-D")
+            ax.set_xlabel(metric.title)
+    caption = (
+        "Each dot is a trial from a random start; the large dot is the mean with its 95 % interval. The hollow diamond "
+        "is the published mean, its line the published extremes where they are printed (for new points: the best run)."
+    )
+    return Figure("distributions", "Every metric over all trials", to_svg(drawing, "distributions"), caption)
+
+
+def _distribution(ax: Axes, results: Results, dim: int, metric: str) -> None:
+    groups, printed = {}, {}
+    for activation in results.plan.activations:
+        values = results.select(dim=dim, start="random", activation=activation)[metric].dropna().to_numpy()
+        if len(values):
+            groups[TITLES[activation]] = values
+            printed[TITLES[activation]] = _printed(dim, activation, metric)
+    colours = {TITLES[a]: COLOURS[a] for a in results.plan.activations}
+    positive = groups and min(v.min() for v in groups.values()) > 0
+    strip(ax, groups, colours, printed)
+    if positive and metric in ("train_mse", "test_mse", "centering"):
+        log_axes(ax, "x")
+
+
+def _printed(dim: int, activation: str, metric: str) -> tuple[float, float, float] | None:
+    table = published(NAME)
+    row = table[(table["dim"] == dim) & (table["activation"] == activation) & (table["metric"] == metric)]
+    if row.empty:
+        return None
+    values = row.iloc[0]
+    mean = values["mean"] if not pd.isna(values["mean"]) else values["best"]
+    low, high = (values[k] if not pd.isna(values[k]) and values[k] > 0 else mean for k in ("minimum", "maximum"))
+    return (float(mean), float(low), float(high)) if mean > 0 else None
+
+
+def eigenvalues(results: Results) -> Figure:
+    """Draw recovered against true eigenvalues, one column a dimension, all trials of Abs and ReLU."""
+    dims = list(results.plan.sizes)
+    drawing, axes = figure(9.2, 3.2, 1, len(dims))
+    for ax, dim in zip(axes[0], dims, strict=True):
+        truth = torch.linalg.eigvalsh(results.tasks[dim].gaussian.cov).flip(0).numpy()
+        for activation in ("sigmoid", "relu", "abs"):
+            if activation in results.plan.activations:
+                estimates = recovered(results.trained, results.tasks[dim], activation)
+                identity_scatter(ax, truth, estimates, TITLES[activation], COLOURS[activation])
+        ax.set(title=f"{dim}-D", xlabel="true eigenvalue", ylabel="1 / ‖w‖² of the matched unit")
+    legend(axes[0, 0], "upper left")
+    caption = "Units matched to principal axes by the best total |cosine|; on the dashed diagonal the eigenvalue is recovered."
+    return Figure("eigenvalues", "Eigenvalue recovery", to_svg(drawing, "eigenvalues"), caption)
+
+
+def metric_spectra(results: Results) -> Figure:
+    """Draw the eigenvalues of the learned metric in whitened coordinates: 1 is right, 0 is lost."""
+    dims, starts = list(results.plan.sizes), results.plan.starts[:2]
+    drawing, axes = figure(9.2, 2.5 * len(starts), len(starts), len(dims))
+    found = spectra(results.trained, results.tasks)
+    for i, start in enumerate(starts):
+        for ax, dim in zip(axes[i], dims, strict=True):
+            for activation in ("relu", "abs"):
+                if (values := found.get((dim, start, activation))) is not None:
+                    reference = np.ones(dim)
+                    spectrum(ax, values, TITLES[activation], COLOURS[activation], reference)
+            ax.set(title=f"{dim}-D from {start}", xlabel="direction, best measured first", ylabel="eigenvalue")
+            ax.set_ylim(-0.08, min(max(2.0, ax.get_ylim()[1]), 4.0))
+    legend(axes[0, 0], "lower left")
+    caption = (
+        "Eigenvalues of the learned metric after whitening with the true covariance: median and middle 80 % over trials. "
+        "The dashed line at 1 is the Mahalanobis distance; an eigenvalue at 0 is a direction that the network does not see."
+    )
+    return Figure("metric-spectra", "Which directions are measured", to_svg(drawing, "metric-spectra"), caption)
+
+
+def gaussians(results: Results) -> Figure:
+    """Draw the mean loss on each further Gaussian beside the published mean."""
+    dims = list(dict.fromkeys(results.others["dim"]))
+    drawing, axes = figure(9.2, 2.2, 1, len(dims))
+    for ax, dim in zip(axes[0], dims, strict=True):
+        part = results.others[results.others["dim"] == dim]
+        groups = {TITLES[a]: part[part["activation"] == a]["mse"].to_numpy() for a in results.plan.activations}
+        printed = {TITLES[a]: _printed(dim, a, "train_mse") for a in results.plan.activations}
+        strip(ax, groups, {TITLES[a]: COLOURS[a] for a in results.plan.activations}, printed)
+        if dim > 1:
+            ax.axvline(lost_directions(dim, 1).loss, color=COLOURS["truth"], linewidth=0.9, dashes=(4, 3))
+        ax.set(title=f"{dim}-D", xlabel="mean training MSE over the trials of one Gaussian")
+    caption = (
+        "Each dot is another Gaussian, drawn and trained by the same protocol. Hollow diamonds: the published mean, with "
+        "the published extremes over trials. Dashed: the loss that theory gives for one lost direction."
+    )
+    return Figure("gaussians", "How much depends on the Gaussian", to_svg(drawing, "gaussians"), caption)

@@ -1,0 +1,165 @@
+"""The Mahalanobis study's tables: every metric with its statistics, ours beside the published."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from metriscope.probes import lost_directions
+from metriscope.report import Table, number
+from metriscope.studies.contract import published
+from metriscope.studies.mahalanobis.comparison import judged, starts_compared
+from metriscope.studies.mahalanobis.failures import OUTCOMES
+from metriscope.studies.mahalanobis.figures import TITLES
+from metriscope.studies.mahalanobis.measure import METRICS, best_trials
+from metriscope.studies.mahalanobis.results import Results
+from metriscope.studies.mahalanobis.spec import NAME, PAPER
+
+__all__ = ["everything", "failures", "lost", "metrics", "placement", "protocol", "starts"]
+
+STATISTICS = ("mean", "sd", "variance", "minimum", "maximum", "low", "high")
+SHORT = {"minimum": "min", "maximum": "max", "low": "95 % low", "high": "95 % high", "best": "best run"}
+
+
+def protocol(results: Results) -> Table:
+    """Return what was run beside what the paper ran."""
+    names = ("samples", "epochs", "trials", "test_samples")
+    rows = []
+    for dim, size in results.plan.sizes.items():
+        paper = PAPER.get(dim)
+        ours = {f"{n} (ours)": getattr(size, n) for n in names}
+        rows.append({"dimension": dim, **ours, **{f"{n} (published)": getattr(paper, n, None) for n in names}})
+    groups = {kind: tuple(f"{n} ({kind})" for n in names) for kind in ("ours", "published")}
+    labels = {f"{n} ({kind})": n.replace("_", " ") for n in names for kind in ("ours", "published")}
+    frame = pd.DataFrame(rows)
+    formats = dict.fromkeys(labels, ",.0f")
+    return Table("protocol", "What was run", frame, groups=groups, labels=labels, formats=formats)
+
+
+def metrics(results: Results, dim: int) -> Table:
+    """Return every metric of one dimension over all trials from random starts, ours and published."""
+    table = results.summary[results.summary["dim"] == dim]
+    best = best_trials(results.select(dim=dim))
+    printed = published(NAME)
+    printed = printed[printed["dim"] == dim].set_index(["activation", "metric"])
+    rows = []
+    for metric in METRICS:
+        for activation in (*results.plan.activations, "truth"):
+            start = "none" if activation == "truth" else "random"
+            key = (table["activation"] == activation) & (table["start"] == start) & (table["metric"] == metric.name)
+            if key.any():
+                ours = table[key].iloc[0][list(STATISTICS)].to_dict()
+                top = best[(best["activation"] == activation) & (best["start"] == start)][metric.name].iloc[0]
+                theirs = _printed(printed, (activation, metric.name))
+                rows.append({"metric": metric.title, "network": TITLES[activation], **ours, "best": top, **theirs})
+    theirs_columns = tuple(f"published {n}" for n in ("mean", "sd", "variance", "minimum", "maximum", "best"))
+    frame = pd.DataFrame(rows, columns=["metric", "network", *STATISTICS, "best", *theirs_columns]).astype(
+        dict.fromkeys([*STATISTICS, "best", *theirs_columns], float)
+    )
+    labels = {n: SHORT.get(n, n) for n in (*STATISTICS, "best")}
+    labels |= {n: SHORT.get(n.split()[1], n.split()[1]) for n in theirs_columns}
+    groups = {"ours": (*STATISTICS, "best"), "published": theirs_columns}
+    count = results.plan.sizes[dim].trials
+    note = f"{count} trials from random starts; interval: 95 % t interval of the mean. Best run: least training loss."
+    return Table(f"metrics-{dim}d", f"{dim}-D, all metrics", frame, note, groups=groups, labels=labels)
+
+
+def _printed(printed: pd.DataFrame, key: tuple[str, str]) -> dict[str, float]:
+    if key not in printed.index:
+        return {}
+    row = printed.loc[key]
+    return {f"published {n}": row[n] for n in ("mean", "sd", "variance", "minimum", "maximum", "best")}
+
+
+def placement(results: Results) -> Table:
+    """Return where each mean loss lies in the published range and, where outside, why."""
+    printed = published(NAME)
+    printed = printed[printed["metric"] == "train_mse"].set_index(["dim", "activation"])
+    rows = []
+    for dim in results.plan.sizes:
+        for activation in results.plan.activations:
+            if (dim, activation) in printed.index:
+                theirs = printed.loc[(dim, activation)]
+                ours = results.select(dim=dim, start="random", activation=activation)["train_mse"].mean()
+                low, high = theirs["minimum"], theirs["maximum"]
+                inside = bool(low <= ours and (pd.isna(high) or ours <= high))
+                why = "inside" if inside else _why_outside(results, dim, activation, float(theirs["mean"]))
+                rows.append({"dimension": dim, "network": TITLES[activation], "ours mean": ours})
+                rows[-1] |= {"published mean": theirs["mean"], "published min": low, "published max": high, "place": why}
+    note = "The published extremes are those over 20 trials on one Gaussian, which is not printed; ours is another."
+    return Table("placement", "Mean training loss in the published range", pd.DataFrame(rows), note)
+
+
+def _why_outside(results: Results, dim: int, activation: str, theirs: float) -> str:
+    if dim not in judged(results):
+        return "outside: shortened, fewer epochs than the protocol"
+    part = results.others[(results.others["dim"] == dim) & (results.others["activation"] == activation)]["mse"]
+    if part.empty:
+        return "outside: another Gaussian (no further ones were run)"
+    span = f"{number(float(part.min()))} to {number(float(part.max()))}"
+    covered = "covers" if part.min() <= theirs <= part.max() else "does not cover"
+    return f"outside: the Gaussian decides; over {len(part)} more, means run from {span}, which {covered} the published"
+
+
+def failures(results: Results) -> Table:
+    """Return how many trials ended how."""
+    counts = results.diagnoses.groupby(["dim", "start", "activation", "outcome"]).size().unstack(fill_value=0)
+    frame = counts.reindex(columns=list(OUTCOMES), fill_value=0).reset_index()
+    frame["activation"] = frame["activation"].map(TITLES)
+    frame.columns.name = None
+    note = "; ".join(f"**{name}**: {text}" for name, text in OUTCOMES.items()) + "."
+    labels = {"dim": "dimension", "activation": "network"}
+    return Table("failures", "How trials end, and why", frame, note, labels=labels)
+
+
+def lost(results: Results) -> Table:
+    """Return the directions lost, which they were, and what theory expects of the trials that lost some."""
+    rows = []
+    for (dim, start, activation), part in results.rows.groupby(["dim", "start", "activation"], sort=False):
+        trials = part[part["lost"] > 0]
+        if activation in ("abs", "relu") and dim > 1:
+            typical = int(trials["lost"].median()) if len(trials) else 0
+            theory = lost_directions(int(dim), min(typical, int(dim) - 1))
+            rows.append({
+                "dimension": dim, "start": start, "network": TITLES[activation], "trials": len(part),
+                "trials that lost": len(trials), "directions lost": trials["lost"].mean(),
+                "smallest variance": (trials["lost_axis"] == dim - 1).mean() if len(trials) else np.nan,
+                "constant": trials["constant"].mean(), "constant, theory": theory.constant if typical else np.nan,
+                "MSE new points": trials["test_mse"].mean(), "MSE, theory": theory.loss if typical else np.nan,
+                "sphericity": trials["sphericity"].mean(),
+                "sphericity, theory": theory.sphericity if typical and activation == "abs" else np.nan,
+            })  # fmt: skip
+    note = (
+        "Means over the trials that lost a direction: the learned metric gives it under a tenth of its squared length. "
+        "“Smallest variance”: the share of them whose last direction lies mostly on the principal axis of least "
+        "variance. Theory: white in the others, the best constant in place of as many as the median trial lost."
+    )
+    formats = {"smallest variance": ".0%"}
+    return Table("lost-directions", "Lost directions and what stands in for them", pd.DataFrame(rows), note, formats)
+
+
+def starts(results: Results) -> Table:
+    """Return what starting from clusters changes."""
+    frame = starts_compared(results)
+    frame["activation"] = frame["activation"].map(TITLES)
+    frame["saved"] = frame["saved"].replace(np.inf, np.nan)
+    labels = {
+        "dim": "dimension", "activation": "network", "random_mse": "MSE new points, random",
+        "start_mse": "MSE new points, this start", "p_value": "p (Wilcoxon, paired)",
+        "random_lost": "directions lost, random", "start_lost": "directions lost, this start",
+        "first_loss": "training loss at epoch 0", "never": "random trials that never reach it",
+        "saved": "median epochs random takes to reach it",
+    }  # fmt: skip
+    note = (
+        "Each trial's clusters come from its own resample of the training points. “Never” is within the epochs run; "
+        "a dash under epochs: most random trials never reach the loss that this start begins with."
+    )
+    return Table("starts", "Starting from clusters", frame, note, {"never": ".0%"}, labels=labels)
+
+
+def everything(results: Results) -> tuple[Table, ...]:
+    """Return the tidy tables behind the page: every trial, every diagnosis, every further Gaussian."""
+    named = {"trials": ("Every trial", results.rows), "diagnoses": ("Every diagnosis", results.diagnoses)}
+    if len(results.others):
+        named["gaussians"] = ("Every further Gaussian", results.others)
+    return tuple(Table(name, title, frame) for name, (title, frame) in named.items())
