@@ -45,7 +45,7 @@ def reproduce(
     """
     from metriscope.studies.runner import reproduce as run
 
-    options = {"dims": dims or None, "trials": trials, "epochs": epochs, "samples": samples}
+    options: dict[str, object] = {"dims": dims or None, "trials": trials, "epochs": epochs, "samples": samples}
     options |= {"activations": activations or None, "seed": seed}
     path = run(studies, profile, out, options, lambda line: print(line, flush=True))
     print(f"report: {path}")

@@ -213,9 +213,7 @@ def test_a_stack_of_prototypes_under_vmap_measures_as_each_does_alone(form):
     stacked = torch.func.vmap(lambda m, a: offset_l2(x, m, a, form))(mu, alpha)
     alone = torch.stack([offset_l2(x, m, a, form) for m, a in zip(mu, alpha, strict=True)])
     torch.testing.assert_close(stacked, alone)
-    for one, other in zip(
-        *(torch.autograd.grad(y.sum(), (mu, alpha)) for y in (stacked, alone)), strict=True
-    ):
+    for one, other in zip(*(torch.autograd.grad(y.sum(), (mu, alpha)) for y in (stacked, alone)), strict=True):
         torch.testing.assert_close(one, other)
 
 
@@ -225,7 +223,5 @@ def test_offset_l2_says_what_does_not_fit():
         offset_l2(x, mu, alpha, "square")
     with pytest.raises(ValueError, match=r"same shape \(units, features\), got \(4, 3\) and \(3, 3\)"):
         offset_l2(x, mu, alpha[:3])
-    with pytest.raises(
-        ValueError, match=r"points of shape \(5, 2\) do not end in the prototypes' 3 features"
-    ):
+    with pytest.raises(ValueError, match=r"points of shape \(5, 2\) do not end in the prototypes' 3 features"):
         offset_l2(x[:, :2], mu, alpha)

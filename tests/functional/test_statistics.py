@@ -61,6 +61,12 @@ def test_a_nan_among_the_values_makes_every_number_nan():
     assert all(math.isnan(value) for value in fields.values())
 
 
+def test_a_diverged_run_makes_the_mean_infinite_and_its_spread_undefined():
+    summary = summarize([1.0, math.inf])
+    assert summary.mean == summary.maximum == math.inf
+    assert all(math.isnan(value) for value in (summary.sd, summary.low, summary.high))
+
+
 def test_lists_arrays_tensors_and_generators_are_summarised_alike():
     expected = summarize([1.0, 2.0])
     for values in (np.array([1.0, 2.0]), torch.tensor([1.0, 2.0]), (float(i) for i in (1, 2)), (1.0, 2.0)):

@@ -77,9 +77,7 @@ def test_what_is_no_covariance_is_refused():
         whitening_factor(torch.ones(2, 3))
     with pytest.raises(ValueError, match="must be finite"):
         whitening_factor(torch.tensor([[math.nan]]))
-    with pytest.raises(
-        ValueError, match="must be symmetric, but entries differ from their mirror by up to 1"
-    ):
+    with pytest.raises(ValueError, match="must be symmetric, but entries differ from their mirror by up to 1"):
         whitening_factor(torch.tensor([[2.0, 1.0], [0.0, 2.0]]))
     for singular in (torch.ones(2, 2), torch.zeros(2, 2), torch.diag(torch.tensor([1.0, -1.0]))):
         with pytest.raises(ValueError, match="must be positive definite, but its smallest eigenvalue is"):

@@ -68,9 +68,7 @@ def test_values_are_those_of_torchs_own_initialisation(name, given):
         model = build(name, 7, 5, 3, generator=torch.Generator().manual_seed(3) if given else None)
     pairs = list(zip(expected, (model[0], model[2]), strict=True))[: 1 if "l2" in name else 2]
     for reference, layer in pairs:
-        assert all(
-            torch.equal(reference.state_dict()[key], layer.state_dict()[key]) for key in layer.state_dict()
-        )
+        assert all(torch.equal(reference.state_dict()[key], layer.state_dict()[key]) for key in layer.state_dict())
 
 
 @every_name

@@ -26,9 +26,7 @@ def linear(d, k):
 
 def blobs(seed, sizes, d=3, apart=1000.0):
     """Clusters far apart along the first axis, in a random order of points."""
-    parts = [
-        draw(seed + i, n, d) + apart * i * torch.eye(d, dtype=torch.float64)[0] for i, n in enumerate(sizes)
-    ]
+    parts = [draw(seed + i, n, d) + apart * i * torch.eye(d, dtype=torch.float64)[0] for i, n in enumerate(sizes)]
     points = torch.cat(parts)
     return parts, points[torch.randperm(len(points), generator=stream(seed, "order"))]
 
@@ -53,9 +51,7 @@ def test_points_are_drawn_from_the_generator_and_reach_all_of_the_data():
     x = draw(0, 5, 2)
     one, other = (linear(2, 400).requires_grad_(False) for _ in range(2))
     other.load_state_dict(one.state_dict())
-    assert torch.equal(
-        init_through_points(one, x, stream(1)).bias, init_through_points(other, x, stream(1)).bias
-    )
+    assert torch.equal(init_through_points(one, x, stream(1)).bias, init_through_points(other, x, stream(1)).bias)
     assert set(one(x).abs().argmin(0).tolist()) == {0, 1, 2, 3, 4}
 
 

@@ -205,9 +205,7 @@ def test_what_is_no_layer_is_refused():
 def test_points_of_the_wrong_width_are_refused():
     with pytest.raises(ValueError, match=r"points of shape \(5, 2\) do not end in the layer's 3 features"):
         Mahalanobis(3)(torch.zeros(5, 2))
-    with pytest.raises(
-        ValueError, match=r"points of shape \(5, 2\) do not end in the prototypes' 3 features"
-    ):
+    with pytest.raises(ValueError, match=r"points of shape \(5, 2\) do not end in the prototypes' 3 features"):
         OffsetL2(3, 4)(torch.zeros(5, 2))
 
 

@@ -169,9 +169,7 @@ def test_units_without_a_mirror_are_named_with_their_layer():
     relu = abs_to_relu(nn.Sequential(nn.Sequential(nn.Linear(3, 4), Abs(), nn.Linear(4, 1))))
     with torch.no_grad():
         relu[0][0].weight[1] += 1
-    with pytest.raises(
-        ValueError, match=r"ReLU layer '0\.1' is not made of mirrored pairs: units 1, 5 without mirror"
-    ):
+    with pytest.raises(ValueError, match=r"ReLU layer '0\.1' is not made of mirrored pairs: units 1, 5 without mirror"):
         relu_to_abs(relu)
     with pytest.raises(ValueError, match="units 0, 1, 2, 3, 4, 5, 6, 7, 8, 9 and 6 more without mirror"):
         relu_to_abs(build("relu", 3, 16, 2))

@@ -91,9 +91,7 @@ def test_what_does_not_fit_the_stack_is_refused():
     modules = networks(NETWORKS["abs"])
     forward, state = stacked_forward(modules[0]), stack_state(modules)
     for shape in ((6,), (3, 7, 6), (1, 4, 7, 6)):
-        with pytest.raises(
-            ValueError, match=r"points for 4 networks must have the shape \(n, d\) or \(4, n, d\)"
-        ):
+        with pytest.raises(ValueError, match=r"points for 4 networks must have the shape \(n, d\) or \(4, n, d\)"):
             forward(state, torch.zeros(*shape))
     with pytest.raises(ValueError, match="the stack holds 4 networks, there is no number 4"):
         unstack(modules[0], state, 4)

@@ -28,9 +28,7 @@ def draw(name: str) -> Figure:
 
 @pytest.fixture(scope="session")
 def page() -> Page:
-    errors = pd.DataFrame(
-        {"network": ["abs", "<relu>"], "ours": [0.0123456, np.nan], "published": [0.2675, 0.4]}
-    )
+    errors = pd.DataFrame({"network": ["abs", "<relu>"], "ours": [0.0123456, np.nan], "published": [0.2675, 0.4]})
     units = pd.DataFrame({"unit": [0, 1], "alive": [True, False]})
     claims = (
         Claim(

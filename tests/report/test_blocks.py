@@ -18,9 +18,7 @@ FRAME = pd.DataFrame({"a": [1], "b": [2], "c": [3]})
 
 
 def claim(**changes):
-    return Claim(
-        **{"id": "C01", "text": "t", "source": "s", "verdict": "supported", "reason": "r", **changes}
-    )
+    return Claim(**{"id": "C01", "text": "t", "source": "s", "verdict": "supported", "reason": "r", **changes})
 
 
 @pytest.mark.parametrize("verdict", VERDICTS)

@@ -29,9 +29,7 @@ def test_a_report_is_a_page_and_two_files_a_table(page, tmp_path):
 
 def test_page_csv_and_parquet_tell_the_same_values(tmp_path):
     values = [0.1 + 0.2, 1e-17, -123456.789, np.nan, 1.0]
-    frame = pd.DataFrame(
-        {"net": list("abcde"), "value": values, "runs": range(5), "exact": [True, False] * 2 + [True]}
-    )
+    frame = pd.DataFrame({"net": list("abcde"), "value": values, "runs": range(5), "exact": [True, False] * 2 + [True]})
     path = write_report(one_table(frame), tmp_path)
     with (tmp_path / "tables" / "t.csv").open(newline="", encoding="utf-8") as file:
         stored = list(csv.DictReader(file))

@@ -23,9 +23,7 @@ def test_t_quantiles_agree_with_scipy(df, level):
 def test_the_interval_of_a_mean_agrees_with_scipy(values):
     mean, low, high = mean_interval(values)
     spread = scipy.stats.t.ppf(0.975, len(values) - 1) * np.std(values, ddof=1) / math.sqrt(len(values))
-    np.testing.assert_allclose(
-        [mean, high - mean, mean - low], [np.mean(values), spread, spread], rtol=1e-7, atol=1e-9
-    )
+    np.testing.assert_allclose([mean, high - mean, mean - low], [np.mean(values), spread, spread], rtol=1e-7, atol=1e-9)
 
 
 def test_a_seed_without_a_value_is_left_out():

@@ -54,9 +54,7 @@ def test_a_written_number_differs_by_at_most_half_its_last_digit(x, digits):
     if abs(x) < 1e-300:
         return
     leading = math.floor(math.log10(abs(x)))
-    assert abs(read(number(x, digits)) - Decimal(x)) <= Decimal("0.5001") * Decimal(10) ** (
-        leading - digits + 1
-    )
+    assert abs(read(number(x, digits)) - Decimal(x)) <= Decimal("0.5001") * Decimal(10) ** (leading - digits + 1)
 
 
 @given(st.floats(allow_nan=True, allow_infinity=True))

@@ -57,9 +57,7 @@ def test_the_same_page_gives_the_same_bytes(page, document):
 
 def test_no_id_occurs_twice(outline):
     assert len(outline.ids) == len(set(outline.ids))
-    assert {"outer-title", "inner-title", "claim-C01", "table-errors", "figure-outer", "numbers"} <= set(
-        outline.ids
-    )
+    assert {"outer-title", "inner-title", "claim-C01", "table-errors", "figure-outer", "numbers"} <= set(outline.ids)
 
 
 def test_links_within_the_page_lead_somewhere(outline):

@@ -106,9 +106,7 @@ def test_hyperplanes_and_distances_are_drawn_over_the_points(ax):
 
 
 def test_a_distance_that_never_reaches_one_is_drawn_without_contours(ax):
-    plots.scatter_with_hyperplanes(
-        ax, [[0, 0], [1, 1]], [[0, 0]], [0], lambda p: np.full(len(p), 7.0), "flat"
-    )
+    plots.scatter_with_hyperplanes(ax, [[0, 0], [1, 1]], [[0, 0]], [0], lambda p: np.full(len(p), 7.0), "flat")
     assert len(ax.collections) == 0
 
 

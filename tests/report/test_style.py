@@ -99,9 +99,7 @@ def test_tick_labels_are_short_and_plain(value, expected):
     assert style.tick(value) == expected
 
 
-@pytest.mark.parametrize(
-    ("top", "expected"), [(5.5, ["1", "2", "5"]), (2e4, ["1", "10", "100", "1,000", "10,000"])]
-)
+@pytest.mark.parametrize(("top", "expected"), [(5.5, ["1", "2", "5"]), (2e4, ["1", "10", "100", "1,000", "10,000"])])
 def test_a_log_axis_is_labelled_between_powers_only_when_short(top, expected):
     drawing, axes = style.figure(9, 3)
     ax = axes[0, 0]

@@ -23,9 +23,7 @@ TABLE = pd.DataFrame({"epoch": range(50), "loss": [1 / (1 + epoch) for epoch in 
 
 
 def put(store, seed, size=1000):
-    return store.put(
-        {"kind": "Training", "seed": seed}, {"w": torch.ones(size)}, {"seed": seed}, {"curves": TABLE}
-    )
+    return store.put({"kind": "Training", "seed": seed}, {"w": torch.ones(size)}, {"seed": seed}, {"curves": TABLE})
 
 
 def tree(root):

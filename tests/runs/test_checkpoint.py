@@ -115,8 +115,7 @@ def test_damage_is_logged_in_one_line_that_names_the_file(checkpoint, caplog):
     with caplog.at_level(logging.WARNING, logger="metriscope.runs"):
         assert checkpoint.load() is None
     assert caplog.messages == [
-        f"{checkpoint.path} is damaged and removed: "
-        "truncated or edited: its content does not match its SHA-256"
+        f"{checkpoint.path} is damaged and removed: truncated or edited: its content does not match its SHA-256"
     ]
 
 

@@ -19,9 +19,7 @@ NUMBERS = st.none() | st.booleans() | st.integers() | st.floats()
 WORDS = st.text().filter(lambda word: not word.startswith("$"))
 RECORDS = st.dictionaries(
     WORDS,
-    st.recursive(
-        NUMBERS | st.text(), lambda x: st.lists(x, max_size=3) | st.dictionaries(WORDS, x, max_size=3)
-    ),
+    st.recursive(NUMBERS | st.text(), lambda x: st.lists(x, max_size=3) | st.dictionaries(WORDS, x, max_size=3)),
     max_size=4,
 )
 

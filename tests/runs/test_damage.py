@@ -84,9 +84,7 @@ def test_a_changed_byte_in_any_file_is_found(store, data):
     changed[place] ^= data.draw(st.integers(1, 255))
     (run.path / name).write_bytes(changed)
     try:
-        assert (
-            str(only(store)) == f"{relative(run, name)}: edited: its content is not what the manifest lists"
-        )
+        assert str(only(store)) == f"{relative(run, name)}: edited: its content is not what the manifest lists"
     finally:
         (run.path / name).write_bytes(content)
 
@@ -205,9 +203,7 @@ def test_an_error_that_says_nothing_about_the_file_is_not_damage(store, monkeypa
 
     with monkeypatch.context() as patch:
         patch.setattr("pathlib.Path.read_bytes", refuse)
-        assert only(store) == Problem(
-            relative(run, "manifest.json"), run.address, "cannot be read: no permission"
-        )
+        assert only(store) == Problem(relative(run, "manifest.json"), run.address, "cannot be read: no permission")
         with pytest.raises(StoreError, match=r"cannot read run \w+ in .*: no permission$"):
             store.get(SPEC)
     assert store.get(SPEC) == run

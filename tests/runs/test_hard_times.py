@@ -44,9 +44,7 @@ def namespace(folder):
     """Return the command that gives a process mounts of its own, if this machine lets it have them."""
     for command in (("unshare", "-m"), ("unshare", "-r", "-m")):
         try:
-            probe = subprocess.run(
-                [*command, "sh", "-c", PROBE, "sh", str(folder)], capture_output=True, timeout=20
-            )
+            probe = subprocess.run([*command, "sh", "-c", PROBE, "sh", str(folder)], capture_output=True, timeout=20)
         except (OSError, subprocess.SubprocessError):
             continue
         if probe.returncode == 0:
@@ -175,9 +173,7 @@ def test_an_interrupt_while_writing_changes_nothing(tmp_path, monkeypatch):
     assert tree(tmp_path) == before
 
 
-def test_a_run_that_another_process_finishes_first_is_returned_as_that_process_wrote_it(
-    tmp_path, monkeypatch
-):
+def test_a_run_that_another_process_finishes_first_is_returned_as_that_process_wrote_it(tmp_path, monkeypatch):
     store, sync = Store(tmp_path), os.fsync
     theirs = []
 

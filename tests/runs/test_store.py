@@ -128,9 +128,7 @@ def test_an_address_that_no_run_or_several_runs_begin_with_is_an_error_that_says
         put(store, Training(seed))
     first = [run.address[0] for run in store.runs()]
     shared = max(first, key=first.count)
-    with pytest.raises(
-        StoreError, match=rf"{first.count(shared)} runs in .* begin with '{shared}', among them"
-    ):
+    with pytest.raises(StoreError, match=rf"{first.count(shared)} runs in .* begin with '{shared}', among them"):
         store.find(shared)
     with pytest.raises(StoreError, match=r"no run in .* has an address that begins with 'xyz'"):
         store.find("xyz")

@@ -20,7 +20,7 @@ __all__ = ["Gaussian", "random_gaussian"]
 class Gaussian:
     """A normal distribution, its samples, and the Mahalanobis distance that belongs to it."""
 
-    mean: Float[Tensor, "d"]
+    mean: Float[Tensor, d]
     cov: Float[Tensor, "d d"]
 
     @property
@@ -33,7 +33,7 @@ class Gaussian:
         noise = torch.randn(count, self.dim, generator=generator, dtype=torch.float64)
         return self.mean + noise @ torch.linalg.cholesky(self.cov).mT
 
-    def distance(self, x: Float[Tensor, "n d"]) -> Float[Tensor, "n"]:
+    def distance(self, x: Float[Tensor, "n d"]) -> Float[Tensor, n]:
         """Return the true Mahalanobis distance of each point to the mean."""
         return mahalanobis(x.to(torch.float64), self.mean, whitening_factor(self.cov))
 

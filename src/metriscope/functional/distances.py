@@ -87,9 +87,7 @@ def _check_offset_l2(x: Tensor, mu: Tensor, alpha: Tensor, form: str) -> None:
             f"got {tuple(mu.shape)} and {tuple(alpha.shape)}"
         )
     if x.ndim == 0 or x.shape[-1] != mu.shape[-1]:
-        raise ValueError(
-            f"points of shape {tuple(x.shape)} do not end in the prototypes' {mu.shape[-1]} features"
-        )
+        raise ValueError(f"points of shape {tuple(x.shape)} do not end in the prototypes' {mu.shape[-1]} features")
 
 
 def _blocks(x: Float[Tensor, "n d"]) -> tuple[list[int], int]:

@@ -43,8 +43,10 @@ def summarize(values: Iterable[float], confidence: float = 0.95) -> Summary:
         raise ValueError(f"values must be a non-empty flat list of numbers, got shape {sample.shape}")
     if not 0 < confidence < 1:
         raise ValueError(f"confidence must lie between 0 and 1, got {confidence}")
-    mean = float(sample.mean())
-    variance = float(sample.var(ddof=1)) if sample.size > 1 else math.nan
+    # A run that diverged may bring infinities; their spread is NaN, which needs no warning.
+    with np.errstate(invalid="ignore", over="ignore"):
+        mean = float(sample.mean())
+        variance = float(sample.var(ddof=1)) if sample.size > 1 else math.nan
     margin = _t_margin(variance, sample.size, confidence)
     return Summary(
         count=sample.size,

@@ -33,9 +33,7 @@ def expected_sphericity(lost: float, d: int) -> float:
     return math.sqrt(lost * d / (d - lost)) if lost < d else math.nan
 
 
-def learned_covariance(
-    weight: Float[Tensor, "*s k d"], cov: Float[Tensor, "*s d d"]
-) -> Float[Tensor, "*s k k"]:
+def learned_covariance(weight: Float[Tensor, "*s k d"], cov: Float[Tensor, "*s d d"]) -> Float[Tensor, "*s k k"]:
     """Return the covariance ``W cov Wᵀ`` of a layer's pre-activations.
 
     >>> learned_covariance(torch.tensor([[2.0, 0.0]]), torch.eye(2))
@@ -107,6 +105,4 @@ def _check_covariance(cov: Tensor) -> None:
     precision = torch.finfo(cov.dtype if cov.is_floating_point() else torch.float64).eps
     gap = float((cov - cov.mT).abs().max())
     if gap > cov.shape[-1] * precision * float(cov.abs().max()):
-        raise ValueError(
-            f"a covariance must be symmetric, but entries differ from their mirror by up to {gap:.3g}"
-        )
+        raise ValueError(f"a covariance must be symmetric, but entries differ from their mirror by up to {gap:.3g}")

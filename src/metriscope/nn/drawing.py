@@ -73,9 +73,7 @@ def fresh_linear(
     """
     linear = empty_linear(in_features, out_features, bias)
 
-    draw_(
-        linear.weight, lambda w: nn.init.kaiming_uniform_(w, a=math.sqrt(5), generator=generator), generator
-    )
+    draw_(linear.weight, lambda w: nn.init.kaiming_uniform_(w, a=math.sqrt(5), generator=generator), generator)
     if linear.bias is not None:
         bound = 1 / math.sqrt(in_features)
         draw_(linear.bias, lambda b: b.uniform_(-bound, bound, generator=generator), generator)

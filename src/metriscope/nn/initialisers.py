@@ -51,9 +51,7 @@ def init_from_clusters(
     if len(points) < n_clusters:
         raise ValueError(f"{n_clusters} clusters need at least as many points, got {len(points)}")
     clusters = _clusters(points, n_clusters, generator)
-    shares = [
-        linear.out_features // n_clusters + (i < linear.out_features % n_clusters) for i in range(n_clusters)
-    ]
+    shares = [linear.out_features // n_clusters + (i < linear.out_features % n_clusters) for i in range(n_clusters)]
     planes = [_whitening_planes(*pair) for pair in zip(clusters, shares, strict=True) if pair[1] > 0]
     with torch.no_grad():
         linear.weight.copy_(torch.cat([weight for weight, _ in planes]))
@@ -99,9 +97,7 @@ def _clusters(
     return sorted(clusters, key=len, reverse=True)
 
 
-def _whitening_planes(
-    cluster: Float[Tensor, "m d"], units: int
-) -> tuple[Float[Tensor, "k d"], Float[Tensor, " k"]]:
+def _whitening_planes(cluster: Float[Tensor, "m d"], units: int) -> tuple[Float[Tensor, "k d"], Float[Tensor, " k"]]:
     mean = cluster.mean(0)
     centred = cluster - mean
     variances, axes = principal_axes(centred.mT @ centred / max(1, len(cluster) - 1))

@@ -167,9 +167,7 @@ class Mahalanobis(nn.Module):
         """Return one distance for each point."""
         if x.ndim == 0 or x.shape[-1] != self.linear.in_features:
             features = self.linear.in_features
-            raise ValueError(
-                f"points of shape {tuple(x.shape)} do not end in the layer's {features} features"
-            )
+            raise ValueError(f"points of shape {tuple(x.shape)} do not end in the layer's {features} features")
         return norm(self.activation(self.linear(x)))
 
     def extra_repr(self) -> str:

@@ -83,9 +83,7 @@ def _rewrite_model(model: nn.Module, rule: _Rule) -> nn.Module:
 def _rewrite(module: nn.Module, path: str, rule: _Rule) -> nn.Module:
     if rule.applies_to(module):
         kind = type(module).__name__
-        raise ValueError(
-            f"{kind} layer {path!r} cannot be rewritten: it does not follow a Linear in a Sequential"
-        )
+        raise ValueError(f"{kind} layer {path!r} cannot be rewritten: it does not follow a Linear in a Sequential")
     if isinstance(module, Mahalanobis):
         return _rewrite_mahalanobis(module, path, rule)
     if type(module).forward is nn.Sequential.forward:
@@ -167,13 +165,9 @@ def _merge_under_norm(linear: nn.Linear, path: str) -> nn.Linear:
     return _keep_units(linear, _first_of_pairs(linear, linear.weight[:, :0], path))
 
 
-def _merge_in_sequence(
-    before: nn.Linear, after: nn.Linear | None, path: str
-) -> tuple[nn.Linear, nn.Linear | None]:
+def _merge_in_sequence(before: nn.Linear, after: nn.Linear | None, path: str) -> tuple[nn.Linear, nn.Linear | None]:
     if after is None:
-        raise ValueError(
-            f"ReLU layer {path!r} cannot be rewritten: no Linear follows that would sum its pairs"
-        )
+        raise ValueError(f"ReLU layer {path!r} cannot be rewritten: no Linear follows that would sum its pairs")
     kept = _first_of_pairs(before, after.weight.mT, path)
     merged = _linear_like(after, after.weight[:, kept], after.bias)
     return _keep_units(before, kept), None if _does_nothing(merged) else merged
@@ -204,9 +198,7 @@ def _first_of_pairs(linear: nn.Linear, outgoing: Float[Tensor, "k o"], path: str
             waiting[key].append(unit)
     unpaired = sorted(unit for units in waiting.values() for unit in units)
     if unpaired:
-        raise ValueError(
-            f"ReLU layer {path!r} is not made of mirrored pairs: {_name_units(unpaired)} without mirror"
-        )
+        raise ValueError(f"ReLU layer {path!r} is not made of mirrored pairs: {_name_units(unpaired)} without mirror")
     return sorted(firsts)
 
 

@@ -31,9 +31,7 @@ def stack_state(modules: Sequence[nn.Module]) -> dict[str, Tensor]:
     shapes = [{name: tuple(value.shape) for name, value in state.items()} for state in states]
     for index, shape in enumerate(shapes):
         if shape != shapes[0]:
-            raise ValueError(
-                f"modules must have the same layers; module {index} has {shape}, module 0 {shapes[0]}"
-            )
+            raise ValueError(f"modules must have the same layers; module {index} has {shape}, module 0 {shapes[0]}")
     return {name: torch.stack([state[name] for state in states]) for name in states[0]}
 
 
@@ -83,7 +81,5 @@ def stacked_forward(template: nn.Module) -> Callable[[Mapping[str, Tensor], Tens
 def _stack_size(state: Mapping[str, Tensor]) -> int:
     sizes = {value.shape[0] if value.ndim else 0 for value in state.values()}
     if len(sizes) != 1 or 0 in sizes:
-        raise ValueError(
-            f"a stacked state needs one number of networks for all its entries, got {sorted(sizes)}"
-        )
+        raise ValueError(f"a stacked state needs one number of networks for all its entries, got {sorted(sizes)}")
     return sizes.pop()

@@ -92,9 +92,7 @@ class Table:
         if not all(isinstance(column, str) for column in columns) or len(set(columns)) < len(columns):
             raise ValueError(f"table {self.name!r} needs columns with distinct string names, got {columns}")
         if any(level is not None for level in self.frame.index.names):
-            raise ValueError(
-                f"table {self.name!r} has a named index, which is not shown: call reset_index() first"
-            )
+            raise ValueError(f"table {self.name!r} has a named index, which is not shown: call reset_index() first")
         grouped = [column for members in self.groups.values() for column in members]
         for column in (*self.formats, *self.labels, *grouped):
             if column not in columns:
@@ -105,9 +103,7 @@ class Table:
 
 def _check_adjacent(name: str, heading: str, places: list[int]) -> None:
     if not places or places != list(range(places[0], places[0] + len(places))):
-        raise ValueError(
-            f"heading {heading!r} of table {name!r} spans adjacent columns in order, got places {places}"
-        )
+        raise ValueError(f"heading {heading!r} of table {name!r} spans adjacent columns in order, got places {places}")
 
 
 @dataclass(frozen=True)
@@ -122,14 +118,10 @@ class Figure:
     def __post_init__(self) -> None:
         _check_name("figure", self.name)
         if not self.svg.startswith("<svg"):
-            raise ValueError(
-                f"figure {self.name!r} needs text that begins with '<svg', got {self.svg[:20]!r}"
-            )
+            raise ValueError(f"figure {self.name!r} needs text that begins with '<svg', got {self.svg[:20]!r}")
         foreign = [i for i in _SVG_ID.findall(self.svg) if not i.startswith(f"{self.name}-")]
         if foreign:
-            raise ValueError(
-                f"figure {self.name!r} needs ids that begin with '{self.name}-', got {foreign[0]!r}"
-            )
+            raise ValueError(f"figure {self.name!r} needs ids that begin with '{self.name}-', got {foreign[0]!r}")
 
 
 @dataclass(frozen=True)
@@ -156,9 +148,7 @@ class Claim:
     def __post_init__(self) -> None:
         _check_name("claim", self.id)
         if self.verdict not in VERDICTS:
-            raise ValueError(
-                f"the verdict on {self.id} is one of {', '.join(VERDICTS)}, got {self.verdict!r}"
-            )
+            raise ValueError(f"the verdict on {self.id} is one of {', '.join(VERDICTS)}, got {self.verdict!r}")
 
 
 @dataclass(frozen=True)

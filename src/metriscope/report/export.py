@@ -25,9 +25,7 @@ def write_report(page: Page, out: Path) -> Path:
     The page is written last, so that a page that is there has its tables beside it.
     """
     out = Path(out)
-    contents = {
-        out / "tables" / name: data for table in page.tables for name, data in table_files(table).items()
-    }
+    contents = {out / "tables" / name: data for table in page.tables for name, data in table_files(table).items()}
     contents[out / "report.html"] = render(page).encode()
     for path, data in contents.items():
         _write_or_explain(path, data)

@@ -29,9 +29,7 @@ def inline(text: str) -> Markup:
         parts.append(escape(text[end : mark.start()]))
         code, bold = mark["code"], mark["bold"]
         parts.append(
-            Markup("<code>{}</code>").format(code)
-            if code
-            else Markup("<strong>{}</strong>").format(inline(bold))
+            Markup("<code>{}</code>").format(code) if code else Markup("<strong>{}</strong>").format(inline(bold))
         )
         end = mark.end()
     return Markup("").join((*parts, escape(text[end:])))

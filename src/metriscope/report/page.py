@@ -60,9 +60,7 @@ def _template() -> Template:
     from markupsafe import Markup
 
     folder = files("metriscope.report")
-    environment = Environment(
-        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
-    )
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters |= {
         "inline": inline,
         "paragraphs": paragraphs,

@@ -72,9 +72,7 @@ def strip(
     for row, (label, values) in enumerate(groups.items()):
         colour = (colours or {}).get(label, CYCLE[row % len(CYCLE)])
         runs = np.sort(np.asarray(values, dtype=np.float64).ravel())
-        ax.plot(
-            runs, row + _spread(len(runs)), "o", color=colour, markersize=4, alpha=0.45, markeredgewidth=0
-        )
+        ax.plot(runs, row + _spread(len(runs)), "o", color=colour, markersize=4, alpha=0.45, markeredgewidth=0)
         _mark(ax, mean_interval(runs), row, "o", colour)
         printed = (published or {}).get(label)
         if printed is not None:
@@ -98,9 +96,7 @@ def clip_line(weight: npt.ArrayLike, bias: float, bounds: tuple[float, float, fl
         return None
     origin, along = -bias * normal / squared, np.array([-normal[1], normal[0]]) / np.sqrt(squared)
     start, end = -np.inf, np.inf
-    for place, slope, low, high in zip(
-        origin.tolist(), along.tolist(), bounds[::2], bounds[1::2], strict=True
-    ):
+    for place, slope, low, high in zip(origin.tolist(), along.tolist(), bounds[::2], bounds[1::2], strict=True):
         if slope == 0.0 and not low <= place <= high:
             return None
         if slope != 0.0:
@@ -155,20 +151,14 @@ def identity_scatter(
         dashes=(4, 3),
         zorder=1,
     )
-    ax.plot(
-        truths[shown], estimates[shown], "o", color=colour, markersize=4.5, alpha=0.6, label=label, **_HALO
-    )
+    ax.plot(truths[shown], estimates[shown], "o", color=colour, markersize=4.5, alpha=0.6, label=label, **_HALO)
     if lost.any():
         # Zero has no place on a log axis; leaving it out would hide exactly the directions that were lost.
         floor = np.full(int(lost.sum()), 0.03)
-        ax.plot(
-            truths[lost], floor, "v", color=colour, markersize=7, transform=ax.get_xaxis_transform(), **_HALO
-        )
+        ax.plot(truths[lost], floor, "v", color=colour, markersize=7, transform=ax.get_xaxis_transform(), **_HALO)
 
 
-def spectrum(
-    ax: Axes, values: npt.ArrayLike, label: str, colour: str, reference: npt.ArrayLike | None = None
-) -> None:
+def spectrum(ax: Axes, values: npt.ArrayLike, label: str, colour: str, reference: npt.ArrayLike | None = None) -> None:
     """Draw eigenvalues in falling order: the median over seeds, its 10–90 % band, and a reference."""
     ordered = -np.sort(-np.atleast_2d(np.asarray(values, dtype=np.float64)), axis=1)
     ranks = np.arange(1, ordered.shape[1] + 1)
@@ -217,7 +207,5 @@ def _contours(
     field = np.asarray(distance_field(nodes), dtype=np.float64).reshape(len(ys), len(xs))
     levels = [level for level in (1.0, 2.0, 3.0) if field.min() < level < field.max()]
     if levels:
-        lines = ax.contour(
-            xs, ys, field, levels=levels, colors=[CYCLE[0]], linewidths=1.0, linestyles="dashed"
-        )
+        lines = ax.contour(xs, ys, field, levels=levels, colors=[CYCLE[0]], linewidths=1.0, linestyles="dashed")
         ax.clabel(lines, fmt="%g", fontsize=8, inline_spacing=2)

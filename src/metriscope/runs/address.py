@@ -58,9 +58,7 @@ def plain(value: object, where: str, *, undefined: bool = False) -> Any:
     if isinstance(value, Mapping) or _is_record(value):
         fields = _fields(value, where).items()
         return {key: plain(item, f"{where}.{key}", undefined=undefined) for key, item in fields}
-    raise ValueError(
-        f"{where} is a {type(value).__name__}; expected words, numbers, lists, mappings or dataclasses"
-    )
+    raise ValueError(f"{where} is a {type(value).__name__}; expected words, numbers, lists, mappings or dataclasses")
 
 
 def _is_record(value: object) -> bool:

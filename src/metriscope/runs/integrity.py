@@ -95,11 +95,7 @@ def read_fields(data: bytes) -> dict[str, Any]:
 
 
 def _is_entry(name: str, entry: Any) -> bool:
-    fields = (
-        isinstance(entry, dict)
-        and isinstance(entry.get("sha256"), str)
-        and isinstance(entry.get("bytes"), int)
-    )
+    fields = isinstance(entry, dict) and isinstance(entry.get("sha256"), str) and isinstance(entry.get("bytes"), int)
     return fields and Path(name).name == name
 
 

@@ -14,9 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["reproduce"]
 
 
-def reproduce(
-    names: tuple[str, ...], profile: str, out: Path, options: Mapping[str, Any], announce: Announce
-) -> Path:
+def reproduce(names: tuple[str, ...], profile: str, out: Path, options: Mapping[str, Any], announce: Announce) -> Path:
     """Run or resume the named studies (all, if none is named) and return the path of the report."""
     chosen = {name: study(name) for name in dict.fromkeys(names or tuple(STUDIES))}
     given = {name: value for name, value in options.items() if value is not None}

@@ -7,9 +7,10 @@ returns one loss per trial and epoch; it keeps nothing between calls that a chec
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
+from typing import Any
 from typing import Protocol as Interface
 
 import numpy as np
@@ -143,14 +144,28 @@ class CompiledEngine:
     """Each trial alone through compiled code: ``Mahalanobis`` networks, full batch, MSE, Adam, float32, CPU."""
 
     activation: str
-    data: tuple[np.ndarray, np.ndarray, int]
+    x: Tensor
+    y: Tensor
     protocol: Protocol
 
-    def session(self) -> AbstractContextManager[object]:
+    @cached_property
+    def wide(self) -> bool:
+        """Whether the network is wide enough for PyTorch's matrix product to pay."""
+        from metriscope.train.compiled import WIDE
+
+        return self.x.shape[1] >= WIDE
+
+    @contextmanager
+    def session(self) -> Iterator[None]:
         """Hold BLAS to one thread: trials are what is shared out, and one thread's sums have one order."""
         from threadpoolctl import threadpool_limits
 
-        return threadpool_limits(limits=1, user_api="blas")
+        threads = torch.get_num_threads()
+        try:
+            with threadpool_limits(limits=1, user_api="blas"):
+                yield
+        finally:
+            torch.set_num_threads(threads)
 
     def moments(self, parameters: Mapping[str, Tensor]) -> State:
         """Return zeros for Adam's two moments of each parameter."""
@@ -158,24 +173,42 @@ class CompiledEngine:
 
     def advance(self, parameters: State, moments: State, epoch: int, epochs: int) -> Float[Tensor, "s e"]:
         """Train each trial in turn; trials on other threads run at the same time."""
-        from metriscope.train.compiled import trainer
+        from metriscope.train import compiled, wide
 
-        train = trainer(self.activation)
+        module = wide if self.wide else compiled
+        train, data = module.trainer(self.activation), _blocked(self.x, self.y, module.ROWS, self.wide)
         adam = (self.protocol.lr, *self.protocol.betas, self.protocol.eps)
         losses = np.empty((len(parameters["linear.weight"]), epochs))
         for trial in range(len(losses)):
-            stacks = (parameters, *({k: moments[f"{m}.{k}"] for k in parameters} for m in ("first", "second")))
-            planes = tuple(_joined(stack, trial) for stack in stacks)
-            train(self.data, planes, epoch, adam, losses[trial])
+            stacks = (
+                parameters,
+                *({k: moments[f"{m}.{k}"] for k in parameters} for m in ("first", "second")),
+            )
+            planes = tuple(_joined(stack, trial, data[0].shape[1]) for stack in stacks)
+            train(data, planes, epoch, adam, losses[trial])
             for stack, array in zip(stacks, planes, strict=True):
-                stack["linear.weight"][trial] = torch.from_numpy(array[:, :-1])
-                stack["linear.bias"][trial] = torch.from_numpy(array[:, -1])
+                weight, bias = stack["linear.weight"][trial], stack["linear.bias"][trial]
+                weight.copy_(torch.from_numpy(array[:, : weight.shape[1]]))
+                bias.copy_(torch.from_numpy(array[:, weight.shape[1]]))
         return torch.from_numpy(losses)
 
 
-def _joined(stack: Mapping[str, Tensor], trial: int) -> np.ndarray:
+@lru_cache(maxsize=2)
+def _blocked(x: Tensor, y: Tensor, rows: int, as_tensors: bool) -> tuple[Any, Any, int]:
+    # Kept for the networks that train on the same points, side by side: one copy serves all.
+    from metriscope.train.compiled import blocks
+
+    points, targets = blocks(x.numpy(), y.numpy(), rows)
+    if as_tensors:
+        return torch.from_numpy(points).clone(), torch.from_numpy(targets).clone(), len(x)
+    return points, targets, len(x)
+
+
+def _joined(stack: Mapping[str, Tensor], trial: int, width: int) -> np.ndarray:
     weight, bias = stack["linear.weight"][trial], stack["linear.bias"][trial]
-    return torch.cat([weight, bias[:, None]], dim=1).numpy()
+    planes = np.zeros((len(weight), width), np.float32)
+    planes[:, : weight.shape[1]], planes[:, weight.shape[1]] = weight.numpy(), bias.numpy()
+    return planes
 
 
 def engine_for(template: nn.Module, x: Tensor, y: Tensor, protocol: Protocol, seeds: tuple[int, ...]) -> Engine:
@@ -183,9 +216,7 @@ def engine_for(template: nn.Module, x: Tensor, y: Tensor, protocol: Protocol, se
     if len(x) != len(y) or len(x) == 0:
         raise ValueError(f"training needs as many targets as points and at least one: {len(y)} and {len(x)}")
     if _compilable(template, x, protocol):
-        from metriscope.train.compiled import blocks
-
-        return CompiledEngine(str(template.activation_name), (*blocks(x.numpy(), y.numpy()), len(x)), protocol)
+        return CompiledEngine(str(template.activation_name), x, y, protocol)
     return StackedEngine(template, x, y, protocol, seeds)
 
 

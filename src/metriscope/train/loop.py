@@ -79,9 +79,7 @@ def workers_available() -> int:
     return os.cpu_count() or 1
 
 
-def fit(
-    cohorts: Sequence[Cohort], *, workers: int | None = None, tick: Tick | None = None, pace: float = 0.5
-) -> None:
+def fit(cohorts: Sequence[Cohort], *, workers: int | None = None, tick: Tick | None = None, pace: float = 2.0) -> None:
     """Train every cohort to the end of its protocol, in place, ``workers`` cohorts at a time.
 
     All cohorts stand at the same epoch whenever ``tick(epoch)`` is called, about every ``pace`` seconds:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-import numpy as np
 import pandas as pd
 import torch
 
@@ -14,6 +13,7 @@ from metriscope.report import Claim, Evidence, Verdict, number
 from metriscope.rng import stream
 from metriscope.studies.contract import claims, published
 from metriscope.studies.mahalanobis.comparison import chance_cosine, explained, judged, starts_compared
+from metriscope.studies.mahalanobis.measure import METRICS
 from metriscope.studies.mahalanobis.results import Results
 from metriscope.studies.mahalanobis.spec import NAME
 
@@ -26,6 +26,8 @@ SAME = 1e-9
 # A hyperplane passes through the mean if it is nearer than this, in units of the largest standard deviation.
 THROUGH = 0.1
 SIGNIFICANT = 0.01
+
+TITLE = {metric.name: metric.title for metric in METRICS}
 
 
 @dataclass(frozen=True)
@@ -82,7 +84,8 @@ def _against(results: Results, metric: str, dims: tuple[int, ...] | None = None)
             theirs = printed[where]["mean"].dropna()
             known = float(theirs.iloc[0]) if len(theirs) else None
             if not values.isna().all():
-                rows.append(Evidence(f"{dim}-D {activation}: mean", float(values.mean()), known, "S1"))
+                label = f"{dim}-D {activation}: {TITLE[metric]}, mean of {len(values)}"
+                rows.append(Evidence(label, float(values.mean()), known, "S1" if known is not None else ""))
     return tuple(rows)
 
 
@@ -232,8 +235,8 @@ def _c07(results: Results) -> Judgement:
         if not any(above)
         else f"Matched |cosine| of Abs against a random turn: {'; '.join(parts)}."
     )
-    more = (*_against(results, "eigenvector_cosine"), *_against(results, "eigenvalue_error"))
-    return Judgement(verdict, reason + _unjudged(results), (*evidence, *more))
+    errors = _against(results, "eigenvalue_error")
+    return Judgement(verdict, reason + _unjudged(results), (*evidence, *errors))
 
 
 def _c08(results: Results) -> Judgement:

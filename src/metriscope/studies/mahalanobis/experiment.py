@@ -21,7 +21,7 @@ from metriscope.runs import Checkpoint, Run, Store
 from metriscope.studies.mahalanobis.spec import NAME, Group
 from metriscope.train import Cohort, Protocol, engine_for, fit
 
-__all__ = ["Problem", "compute", "network", "problem", "protocol"]
+__all__ = ["Problem", "cohorts_of", "compute", "network", "problem", "protocol"]
 
 CHECKPOINT_SECONDS = 10.0
 
@@ -32,7 +32,7 @@ class Problem:
 
     gaussian: Gaussian
     x: Float[Tensor, "n d"]
-    y: Float[Tensor, "n"]
+    y: Float[Tensor, n]
 
     def fresh(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
         """Return points that no network has seen, and their true distances."""
@@ -78,7 +78,7 @@ def network(group: Group, activation: str, trial: int, x: Float[Tensor, "n d"]) 
 
 def compute(group: Group, store: Store, show: Callable[[int], None] | None = None) -> Run:
     """Train a group, from its checkpoint on if it has one, and store it."""
-    cohorts = _cohorts(group)
+    cohorts = cohorts_of(group)
     checkpoint = store.checkpoint(group)
     _restore(cohorts, checkpoint)
     fit(cohorts, tick=_ticker(cohorts, checkpoint, show))
@@ -86,7 +86,8 @@ def compute(group: Group, store: Store, show: Callable[[int], None] | None = Non
     return store.put(group, tensors, {"study": NAME}, {"history": _history(cohorts)})
 
 
-def _cohorts(group: Group) -> list[Cohort]:
+def cohorts_of(group: Group) -> list[Cohort]:
+    """Return a group's networks before training, each a cohort of its own."""
     task, recipe = problem(group.dim, group.samples, group.seed, group.gaussian), protocol(group)
     cohorts = []
     # The widest networks first: threads that share them out then finish together.
@@ -107,9 +108,7 @@ def _restore(cohorts: list[Cohort], checkpoint: Checkpoint) -> None:
             cohort.restore(tensors, int(meta["epoch"]))
 
 
-def _ticker(
-    cohorts: list[Cohort], checkpoint: Checkpoint, show: Callable[[int], None] | None
-) -> Callable[[int], None]:
+def _ticker(cohorts: list[Cohort], checkpoint: Checkpoint, show: Callable[[int], None] | None) -> Callable[[int], None]:
     saved = time.monotonic()
 
     def tick(epoch: int) -> None:

@@ -32,8 +32,8 @@ TITLES = {"abs": "Abs", "relu": "ReLU", "sigmoid": "Sigmoid", "truth": "Ground t
 def hyperplanes(results: Results) -> Figure:
     """Draw the 2-D data with learned hyperplanes and contours: the truth, each best run, a failed Abs run."""
     shown = [next(t for t in results.trained if (t.dim, t.activation) == (2, "truth"))]
-    rows = best_trials(results.select(dim=2, start="random"))
-    shown += [results.network(2, "random", row.activation, row.trial) for row in rows.itertuples()]
+    best = best_trials(results.select(dim=2, start="random"))
+    shown += [results.network(2, "random", a, int(t)) for a, t in zip(best["activation"], best["trial"], strict=True)]
     titles = [TITLES[network.activation] + ("" if i == 0 else ", best run") for i, network in enumerate(shown)]
     worst = _worst_abs(results)
     if worst is not None:
@@ -48,8 +48,9 @@ def hyperplanes(results: Results) -> Figure:
     for ax in axes.flat[len(shown) :]:
         ax.set_axis_off()
     caption = (
-        "Training points (grey), their mean (cross), the units' hyperplanes (lines) and where the network's distance is "
-        "1, 2 and 3 (dashed). Abs that has lost a direction draws parallel contours: it measures along one axis only."
+        "Training points (grey), their mean (cross), the units' hyperplanes (lines) and where the network's distance "
+        "is 1, 2 and 3 (dashed). Abs that has lost a direction measures along one axis only: its contours run along "
+        "the other."
     )
     return Figure("hyperplanes-2d", "Hyperplanes and distances in 2-D", to_svg(drawing, "hyperplanes-2d"), caption)
 
@@ -146,7 +147,7 @@ def eigenvalues(results: Results) -> Figure:
                 identity_scatter(ax, truth, estimates, TITLES[activation], COLOURS[activation])
         ax.set(title=f"{dim}-D", xlabel="true eigenvalue", ylabel="1 / ‖w‖² of the matched unit")
     legend(axes[0, 0], "upper left")
-    caption = "Units matched to principal axes by the best total |cosine|; on the dashed diagonal the eigenvalue is recovered."
+    caption = "Units matched to principal axes by the best total |cosine|. On the dashed diagonal it is recovered."
     return Figure("eigenvalues", "Eigenvalue recovery", to_svg(drawing, "eigenvalues"), caption)
 
 
@@ -165,8 +166,8 @@ def metric_spectra(results: Results) -> Figure:
             ax.set_ylim(-0.08, min(max(2.0, ax.get_ylim()[1]), 4.0))
     legend(axes[0, 0], "lower left")
     caption = (
-        "Eigenvalues of the learned metric after whitening with the true covariance: median and middle 80 % over trials. "
-        "The dashed line at 1 is the Mahalanobis distance; an eigenvalue at 0 is a direction that the network does not see."
+        "Eigenvalues of the learned metric after whitening with the true covariance: median and middle 80 % over "
+        "trials. The dashed line at 1 is the Mahalanobis distance; at 0 is a direction that the network does not see."
     )
     return Figure("metric-spectra", "Which directions are measured", to_svg(drawing, "metric-spectra"), caption)
 
@@ -184,7 +185,7 @@ def gaussians(results: Results) -> Figure:
             ax.axvline(lost_directions(dim, 1).loss, color=COLOURS["truth"], linewidth=0.9, dashes=(4, 3))
         ax.set(title=f"{dim}-D", xlabel="mean training MSE over the trials of one Gaussian")
     caption = (
-        "Each dot is another Gaussian, drawn and trained by the same protocol. Hollow diamonds: the published mean, with "
-        "the published extremes over trials. Dashed: the loss that theory gives for one lost direction."
+        "Each dot is another Gaussian, drawn and trained by the same protocol. Hollow diamonds: the published mean, "
+        "with the published extremes over trials. Dashed: the loss that theory gives for one lost direction."
     )
     return Figure("gaussians", "How much depends on the Gaussian", to_svg(drawing, "gaussians"), caption)

@@ -16,10 +16,10 @@ __all__ = ["sections"]
 def sections(results: Results) -> tuple[Section, ...]:
     """Return the study's sections in reading order."""
     return (
-        Section("Learning the Mahalanobis distance", (Prose(_introduction(results)), Ledger(verdicts(results)))),
-        Section("Protocol and results", _results(results)),
+        Section("Learning the Mahalanobis distance", (Prose(_introduction(results)), *_results(results))),
         Section("What the means hide: lost directions", _lost(results)),
         Section("Starting from clusters", _starts(results)),
+        Section("Verdicts C01 to C08", (Ledger(verdicts(results)),)),
         Section("Every number", (Details("All trials and diagnoses", tables.everything(results)),)),
     )
 
@@ -28,10 +28,10 @@ def _introduction(results: Results) -> str:
     deviations = " ".join(results.plan.deviations())
     shortened = f"\n\n**Shorter than the paper's protocol.** {deviations}" if deviations else ""
     return (
-        "Networks of one linear layer, an activation and the Euclidean norm are trained to give the Mahalanobis distance "
-        "of points from a Gaussian. If a hyperplane with an absolute value is a distance along one axis, Abs should find "
-        "hyperplanes through the mean that whiten the data, ReLU should do so with mirrored pairs, and Sigmoid should "
-        f"fail. Published numbers: {source_of(NAME)}.{shortened}"
+        "Networks of one linear layer, an activation and the Euclidean norm are trained to give the Mahalanobis "
+        "distance of points from a Gaussian. If a hyperplane with an absolute value is a distance along one axis, Abs "
+        "should find hyperplanes through the mean that whiten the data, ReLU should do so with mirrored pairs, and "
+        f"Sigmoid should fail. Published numbers: {source_of(NAME)}.{shortened}"
     )
 
 
@@ -50,14 +50,13 @@ def _results(results: Results) -> tuple[Block, ...]:
 def _lost(results: Results) -> tuple[Block, ...]:
     text = (
         "Trials do not fail at random: they lose directions. A network that no longer sees r of D directions, and is "
-        "white in the others, has a sphericity norm of sqrt(r D / (D - r)), and a constant, the part of W μ + b outside "
-        "the range of W, stands in for what the lost directions would add on average. Theory gives its best value and "
-        f"the loss that remains: {_theory(results)}. "
-        "On new points the losses of failed Abs trials sit at these values.\n\n"
-        "Why a trial ends there is asked of a second optimiser: L-BFGS in float64 goes on from the trained weights. Where "
-        "the loss falls, the trial had not arrived: Adam moves a parameter by at most about its learning rate a step, and "
-        "however the whitening is turned, its biases must reach the norm of the whitened mean. Where the loss stays and no "
-        "direction curves down, the trial stands at a true minimum, and no number of epochs would help."
+        "white in the others, has a sphericity norm of sqrt(r D / (D - r)), and a constant, the part of W μ + b "
+        "outside the range of W, stands in for what the lost directions would add on average. Theory gives its best "
+        f"value and the loss that remains: {_theory(results)}.\n\n"
+        "Why a trial ends there is asked of a second optimiser: L-BFGS in float64 goes on from the trained weights. "
+        "Where the loss falls, the trial had not arrived: Adam moves a parameter by about its learning rate a step at "
+        "most, and however the whitening is turned, its biases must reach the norm of the whitened mean. Where the "
+        "loss stays and no direction curves down, the trial stands at a true minimum, and more epochs would not help."
     )
     spectra = figures.metric_spectra(results)
     return (Prose(text), spectra, tables.lost(results), tables.failures(results))
@@ -75,9 +74,9 @@ def _theory(results: Results) -> str:
 
 def _starts(results: Results) -> tuple[Block, ...]:
     text = (
-        "`init_from_clusters` runs k-means and places hyperplanes along the principal axes of each cluster, scaled to unit "
-        "variance, through the cluster's mean; units beyond the number of axes mirror the first. With one cluster that is "
-        "the sample's own whitening: what remains to be learned is the sampling error. With two clusters the start is "
-        "wrong about the data on purpose."
+        "`init_from_clusters` runs k-means and places hyperplanes along the principal axes of each cluster, scaled to "
+        "unit variance, through the cluster's mean; units beyond the number of axes mirror the first. With one "
+        "cluster that is the sample's own whitening: what remains to be learned is the sampling error. With two "
+        "clusters (paper profile) the start is wrong about the data on purpose."
     )
     return (Prose(text), tables.starts(results))
