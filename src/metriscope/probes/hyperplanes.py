@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from metriscope import functional
+from metriscope.nn.drawing import as_tensor
 
 __all__ = ["MirroredPair", "centering", "mirrored_pairs"]
 
@@ -33,7 +34,7 @@ def centering(linear: nn.Linear, mean: Tensor | np.ndarray) -> np.ndarray:
     array([1.])
     """
     weight = linear.weight.detach().double()
-    point = torch.as_tensor(mean, dtype=torch.float64, device=weight.device)
+    point = as_tensor(mean).detach().to(weight)
     if point.shape != weight.shape[1:]:
         raise ValueError(f"the layer takes {weight.shape[1]} features, the mean has shape {tuple(point.shape)}")
     none = torch.zeros(len(weight), dtype=torch.float64, device=weight.device)
@@ -47,5 +48,5 @@ def mirrored_pairs(weight: Tensor | np.ndarray, threshold: float = 0.999) -> tup
     >>> mirrored_pairs(torch.tensor([[1.0, 0.0], [0.0, 1.0], [-2.0, 0.0]]))
     (MirroredPair(i=0, j=2, cosine=-1.0),)
     """
-    rows = functional.mirrored_pairs(torch.as_tensor(weight).detach().double(), threshold)
+    rows = functional.mirrored_pairs(as_tensor(weight).detach().double(), threshold)
     return tuple(MirroredPair(int(i), int(j), float(cosine)) for i, j, cosine in rows)

@@ -15,6 +15,7 @@ import torch
 from torch import Tensor, nn
 
 from metriscope import functional
+from metriscope.nn.drawing import as_tensor
 
 __all__ = [
     "EigenRecovery",
@@ -31,7 +32,7 @@ Matrix = Tensor | np.ndarray
 
 
 def _double(matrix: Matrix) -> Tensor:
-    return torch.as_tensor(matrix).detach().to(torch.float64)
+    return as_tensor(matrix).detach().cpu().double()
 
 
 def _pair(weight: Matrix, cov: Matrix) -> tuple[Tensor, Tensor]:
@@ -148,8 +149,11 @@ def metric_rank(linear: nn.Linear, mean: Matrix, cov: Matrix, share: float = 1.0
     (1, 1.0, 0.7)
     """
     w, c = _pair(linear.weight, cov)
+    point = _double(mean)
+    if point.shape != w.shape[1:]:
+        raise ValueError(f"the layer takes {w.shape[1]} features, the mean has shape {tuple(point.shape)}")
     unwhiten = torch.linalg.inv(functional.whitening_factor(c))
-    centre = w @ _double(mean) + (0 if linear.bias is None else _double(linear.bias))
+    centre = w @ point + (0 if linear.bias is None else _double(linear.bias))
     left, singular, right = torch.linalg.svd(w @ unwhiten, full_matrices=True)
     values = torch.zeros(len(c), dtype=torch.float64)
     values[: len(singular)] = share * singular.square()

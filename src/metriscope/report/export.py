@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import io
-import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from metriscope.report.page import render
+from metriscope.runs.disk import temporary, write
+from metriscope.runs.errors import reason
 
 if TYPE_CHECKING:
     from metriscope.report.blocks import Page, Table
@@ -51,21 +52,11 @@ def _parquet(table: Table) -> bytes:
 
 
 def _write_or_explain(path: Path, data: bytes) -> None:
-    try:
-        _write_whole(path, data)
-    except OSError as error:
-        raise ReportError(f"cannot write {path}: {error.strerror or error}") from error
-
-
-def _write_whole(path: Path, data: bytes) -> None:
     """Write ``data`` beside ``path`` and rename it into place once it is on the disk."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
-        with draft.open("wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary(path.parent) as draft:
+            write(draft, data)
+            draft.replace(path)
+    except OSError as error:
+        raise ReportError(f"cannot write {path}: {reason(error)}") from error

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from metriscope.runs.errors import reason
 from metriscope.studies import STUDIES, study
 
 if TYPE_CHECKING:
@@ -51,4 +52,4 @@ def _check_writable(out: Path) -> None:
         probe.write_bytes(b"")
         probe.unlink()
     except OSError as error:
-        raise ValueError(f"cannot write to --out {out}: {(error.strerror or str(error)).lower()}") from None
+        raise ValueError(f"cannot write to --out {out}: {reason(error)}") from None

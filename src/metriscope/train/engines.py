@@ -70,6 +70,10 @@ def _zeros(rule: _Rule, parameters: Mapping[str, Tensor]) -> State:
 
 
 def _mse(output: Float[Tensor, "s n *o"], target: Tensor) -> Float[Tensor, "s n"]:
+    # Targets of shape (n,) against outputs of shape (n, 1) would otherwise be spread to (n, n).
+    if target.shape not in (output.shape, output.shape[1:]):
+        wanted, came = tuple(output.shape[1:]), tuple(target.shape)
+        raise ValueError(f"the network's outputs have shape {wanted}, the targets {came}; they must agree")
     return (output - target).square().flatten(2).mean(-1) if output.ndim > 2 else (output - target).square()
 
 
@@ -166,6 +170,8 @@ class CompiledEngine:
                 yield
         finally:
             torch.set_num_threads(threads)
+            # Whoever owns the points may change them before the next session.
+            _blocked.cache_clear()
 
     def moments(self, parameters: Mapping[str, Tensor]) -> State:
         """Return zeros for Adam's two moments of each parameter."""
@@ -215,13 +221,19 @@ def engine_for(template: nn.Module, x: Tensor, y: Tensor, protocol: Protocol, se
     """Return the fastest engine that does exactly what ``protocol`` asks of ``template``."""
     if len(x) != len(y) or len(x) == 0:
         raise ValueError(f"training needs as many targets as points and at least one: {len(y)} and {len(x)}")
-    if _compilable(template, x, protocol):
+    if _compilable(template, x, y, protocol):
         return CompiledEngine(str(template.activation_name), x, y, protocol)
     return StackedEngine(template, x, y, protocol, seeds)
 
 
-def _compilable(template: nn.Module, x: Tensor, protocol: Protocol) -> bool:
-    if not isinstance(template, Mahalanobis) or x.device.type != "cpu" or x.dtype != torch.float32:
+def _compilable(template: nn.Module, x: Tensor, y: Tensor, protocol: Protocol) -> bool:
+    if type(template) is not Mahalanobis:
+        return False
+    weight = template.linear.weight
+    if {(t.device.type, t.dtype) for t in (x, y, weight)} != {("cpu", torch.float32)}:
+        return False
+    # What does not fit is left to the stacked engine, which says so.
+    if x.shape[1:] != weight.shape[1:] or y.ndim != 1:
         return False
     from metriscope.train.compiled import ACTIVATIONS
 

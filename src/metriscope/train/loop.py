@@ -43,12 +43,13 @@ class Cohort:
     history: Float[Tensor, "s t"] = field(default_factory=lambda: torch.empty(0))
 
     def __post_init__(self) -> None:
-        self.parameters = {name: p.detach().clone() for name, p in self.parameters.items()}
-        self.moments = self.moments or self.engine.moments(self.parameters)
+        self.parameters = _copies(self.parameters)
+        self.moments = _copies(self.moments) or self.engine.moments(self.parameters)
         self.recorded = recorded_epochs(self.protocol.epochs)
         trials = len(next(iter(self.parameters.values())))
-        if self.history.numel() == 0:
-            self.history = torch.full((trials, len(self.recorded)), torch.nan, dtype=torch.float64)
+        shape = (trials, len(self.recorded))
+        empty = self.history.numel() == 0
+        self.history = torch.full(shape, torch.nan, dtype=torch.float64) if empty else self.history.clone()
 
     def advance(self, epochs: int) -> None:
         """Train ``epochs`` epochs further and keep the losses of the recorded ones."""
@@ -85,8 +86,10 @@ def fit(cohorts: Sequence[Cohort], *, workers: int | None = None, tick: Tick | N
     All cohorts stand at the same epoch whenever ``tick(epoch)`` is called, about every ``pace`` seconds:
     the moment to show progress or to save a checkpoint.
     """
-    if len({(c.protocol.epochs, c.epoch) for c in cohorts}) != 1:
-        raise ValueError("cohorts trained together need the same number of epochs and the same start")
+    spans = sorted({(c.epoch, c.protocol.epochs) for c in cohorts})
+    if len(spans) != 1:
+        came = ", ".join(f"{start} to {end}" for start, end in spans) or "no cohort"
+        raise ValueError(f"cohorts trained together need the same first and last epoch: {came}")
     chunk = 1
     with ExitStack() as stack:
         for engine in {type(c.engine): c.engine for c in cohorts}.values():
@@ -98,6 +101,10 @@ def fit(cohorts: Sequence[Cohort], *, workers: int | None = None, tick: Tick | N
             if tick:
                 tick(cohorts[0].epoch)
             chunk = _next_chunk(chunk, time.perf_counter() - started, pace)
+
+
+def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    return {name: tensor.detach().clone() for name, tensor in tensors.items()}
 
 
 def _finish(results: Iterable[None]) -> None:

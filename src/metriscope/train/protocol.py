@@ -33,6 +33,10 @@ class Protocol:
             raise ValueError(f"unknown loss {self.loss!r}: there are {', '.join(LOSSES)}")
         if not self.lr > 0:
             raise ValueError(f"the learning rate must be positive, not {self.lr}")
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"betas must lie in [0, 1), not {self.betas}")
+        if not self.eps > 0:
+            raise ValueError(f"eps must be positive, not {self.eps}")
         if self.batch_size is not None and self.batch_size < 1:
             raise ValueError(f"the batch size must be at least 1, not {self.batch_size}")
 
@@ -45,7 +49,9 @@ def recorded_epochs(epochs: int, points: int = 240) -> np.ndarray:
     >>> len(recorded_epochs(250_000)) <= 240
     True
     """
+    if points < 2:
+        raise ValueError(f"the first and the last epoch make two points, not {points}")
     if epochs <= points:
         return np.arange(epochs)
     ladder = np.unique(np.rint(np.geomspace(1, epochs, points - 1)).astype(np.int64)) - 1
-    return np.unique(np.concatenate([[0], ladder]))
+    return np.unique(np.concatenate([[0, epochs - 1], ladder]))

@@ -5,6 +5,7 @@ Axes: S trials, N points, D features, K units.
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -23,7 +24,8 @@ from metriscope.train import Cohort, Protocol, engine_for, fit
 
 __all__ = ["Problem", "cohorts_of", "compute", "network", "problem", "protocol"]
 
-CHECKPOINT_SECONDS = 10.0
+# Seconds between checkpoints; more often where machines are taken away without notice.
+CHECKPOINT_SECONDS = float(os.environ.get("METRISCOPE_CHECKPOINT_SECONDS", "10"))
 
 
 @dataclass(frozen=True)
@@ -115,7 +117,7 @@ def _ticker(cohorts: list[Cohort], checkpoint: Checkpoint, show: Callable[[int],
         nonlocal saved
         if show:
             show(epoch)
-        if time.monotonic() - saved > CHECKPOINT_SECONDS:
+        if time.monotonic() - saved >= CHECKPOINT_SECONDS:
             checkpoint.save({k: v for c in cohorts for k, v in c.tensors().items()}, {"epoch": epoch})
             saved = time.monotonic()
 

@@ -106,7 +106,7 @@ def _train(groups: tuple[Group, ...], start: str, store: Store, announce: Announ
     trials, kinds = sum(len(g.trials) for g in groups), ", ".join(first.activations)
     announce(
         f"{first.dim}-D from {start}: {trials} trials of {kinds}, {epochs:,} epochs, "
-        f"{first.samples:,} points ({fresh} groups computed, {len(groups) - fresh} from the store)"
+        f"{first.samples:,} points (groups: {fresh} computed, {len(groups) - fresh} from the store)"
     )
     return runs
 

@@ -1,0 +1,108 @@
+import os
+import subprocess
+import sys
+
+import pytest
+
+from metriscope.cli import main
+
+SMALL = ["reproduce", "mahalanobis", "--dims", "1", "3", "--trials", "2", "--epochs", "20", "--samples", "50"]
+
+
+def test_a_small_study_writes_page_tables_and_store(tmp_path, capsys):
+    assert main([*SMALL, "--out", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.splitlines()[-1] == f"report: {tmp_path / 'report.html'}"
+    assert {p.name for p in tmp_path.iterdir()} == {"report.html", "tables", "runs"}
+    for table in (tmp_path / "tables").glob("*.csv"):
+        assert table.with_suffix(".parquet").exists()
+    assert main(["runs", "list", "--out", str(tmp_path)]) == 0
+    listed = capsys.readouterr().out.splitlines()
+    assert any(" Group " in line and "dim=3" in line for line in listed)
+    assert main(["runs", "show", listed[0].split()[0], "--out", str(tmp_path)]) == 0
+    assert "provenance" in capsys.readouterr().out
+    assert main(["runs", "verify", "--out", str(tmp_path)]) == 0
+    assert "all whole" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "sentence"),
+    [
+        (["reproduce", "nonsense"], "unknown study 'nonsense': there is mahalanobis"),
+        (["reproduce", "mahalanobis", "--trials", "-3"], "--trials must be at least 1, not -3"),
+        (["reproduce", "mahalanobis", "--dims", "0"], "--dims must be 1 or more, not 0"),
+        (["reproduce", "--activations", "tanh"], "unknown activation 'tanh': there are abs, relu, sigmoid"),
+        (
+            ["reproduce", "mahalanobis", "--out", "/dev/null/x"],
+            "cannot write to --out /dev/null/x: a file stands where a folder should be",
+        ),
+        (["runs", "list", "--out", "nowhere"], "there is no store at nowhere/runs"),
+        (["runs", "show", "--out", "."], "there is no store at runs"),
+        (["bench", "nonsense"], "unknown benchmark 'nonsense'"),
+    ],
+)
+def test_bad_input_gives_one_clear_sentence_and_a_status(arguments, sentence, capsys, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert main(arguments) == 2
+    error = capsys.readouterr().err.strip()
+    assert error.startswith(f"metriscope: {sentence}")
+    assert "\n" not in error
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_an_unknown_option_is_refused(capsys):
+    with pytest.raises(SystemExit) as status:
+        main(["reproduce", "--no-such-option", "1"])
+    assert status.value.code == 2
+
+
+def test_help_answers_without_loading_anything_heavy():
+    code = (
+        "import sys\nfrom metriscope.cli import main\n"
+        "try:\n    main(sys.argv[1:])\nexcept SystemExit:\n    pass\n"
+        "print(sorted({'torch', 'numpy', 'numba', 'pandas', 'matplotlib'} & set(sys.modules)))"
+    )
+    for words in (["--help"], ["reproduce", "--help"], ["--version"]):
+        found = subprocess.run([sys.executable, "-c", code, *words], capture_output=True, text=True, check=True)
+        assert found.stdout.splitlines()[-1] == "[]"
+
+
+FULL_DISK = """
+set -e
+mount -t tmpfs -o size=SIZE tmpfs "$1"
+shift
+exec "$@"
+"""
+
+
+def on_a_tiny_disk(folder, size, arguments):
+    script = FULL_DISK.replace("SIZE", size)
+    command = ["unshare", "-m", "sh", "-c", script, "sh", str(folder), sys.executable, "-c"]
+    code = (
+        "import sys\nfrom metriscope.cli import main\nfrom metriscope.runs import Store\nfrom pathlib import Path\n"
+        "status = main(sys.argv[1:])\nout = Path(sys.argv[-1])\n"
+        "print('STATUS', status, 'PROBLEMS', Store(out / 'runs').verify(), 'PAGE', (out / 'report.html').exists())"
+    )
+    found = subprocess.run([*command, code, *arguments, "--out", str(folder)], capture_output=True, text=True)
+    return found.returncode, found.stdout, found.stderr
+
+
+def can_mount(folder):
+    script = 'mount -t tmpfs tmpfs "$1"'
+    command = ["unshare", "-m", "sh", "-c", script, "sh", str(folder)]
+    return os.name == "posix" and subprocess.run(command, capture_output=True).returncode == 0
+
+
+@pytest.mark.parametrize("size", ["16k", "64k", "400k"])
+def test_a_full_disk_gives_one_sentence_and_leaves_the_store_whole(tmp_path, size):
+    try:
+        mountable = can_mount(tmp_path)
+    except OSError:
+        mountable = False
+    if not mountable:
+        pytest.skip("needs the right to mount a small file system")
+    code, out, err = on_a_tiny_disk(tmp_path, size, SMALL)
+    assert code == 0, err
+    assert "STATUS 2 PROBLEMS [] PAGE False" in out
+    sentences = [line for line in err.splitlines() if line]
+    assert len(sentences) == 1
+    assert "disk is full" in sentences[0]
