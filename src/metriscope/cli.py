@@ -106,7 +106,7 @@ def main(arguments: list[str] | None = None) -> int:
     if arguments == ["--version"]:
         print(f"metriscope {__version__}")
         return 0
-    logging.basicConfig(format="%(message)s", level=logging.INFO)
+    logging.basicConfig(format="%(message)s", level=logging.WARNING)
     app = tyro.extras.SubcommandApp()
     for command in (reproduce, runs, bench):
         app.command(command)
