@@ -1,0 +1,222 @@
+"""Pages about a network of somebody's own: what was captured, its units, its geometry, and how two compare.
+
+Axes: N points, H bits. Large sets are shown by an even sample of their points; every number says of how many.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import pandas as pd
+
+from metriscope.report.blocks import Block, Details, Figure, Page, Prose, Section, Table
+from metriscope.report.numbers import number
+from metriscope.report.scatter import hover_scatter
+from metriscope.report.style import COLOURS, CYCLE, figure, legend, log_axes
+from metriscope.report.svg import to_svg
+from metriscope.vq import VQMDS, Patterns, alignment, heat_cosine, novelty, region_count, utilization, vq_kernel
+
+__all__ = ["Subject", "compare_page", "inspect_page"]
+
+SHOWN = 2_000  # points drawn or compared pair by pair; beyond it a picture shows no more
+KERNEL = 400  # pixels along a side of the kernel picture
+NOVEL = 20
+SIGMAS = np.geomspace(0.1, 1_000, 49)
+PERMUTATIONS, BOOTSTRAP = 200, 200
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A network's patterns, what it is called, and its points' labels if they have any."""
+
+    name: str
+    patterns: Patterns
+    labels: np.ndarray | None = None
+
+    def sample(self, most: int = SHOWN) -> Subject:
+        """Return evenly chosen points, all of them if there are few."""
+        rows = np.unique(np.linspace(0, len(self.patterns) - 1, min(most, len(self.patterns))).round().astype(int))
+        return Subject(self.name, self.patterns[rows], None if self.labels is None else self.labels[rows])
+
+
+def inspect_page(subject: Subject, provenance: dict[str, object]) -> Page:
+    """Return the page of one network."""
+    count, bits = len(subject.patterns), subject.patterns.width
+    sections = (
+        Section("What was captured", _captured(subject)),
+        Section("Units", _units(subject)),
+        Section("Geometry", _geometry(subject)),
+        Section("Most novel points", _novel(subject)),
+    )
+    return Page(subject.name, f"{count:,} points, {bits:,} signs a point", sections, provenance)
+
+
+def compare_page(one: Subject, two: Subject, provenance: dict[str, object]) -> Page:
+    """Return the page of two networks on the same points."""
+    sections = (
+        Section("Alignment", _alignment(one, two)),
+        Section("Heat kernels", _heat(one, two)),
+        Section("Geometry side by side", (*_embedding(one, "a"), *_embedding(two, "b"))),
+        Section("What was captured", (*_captured(one, "-a"), *_captured(two, "-b"))),
+        Section("Units", (*_units(one, "-a"), *_units(two, "-b"))),
+    )
+    return Page(f"{one.name} against {two.name}", f"{len(one.patterns):,} points", sections, provenance)
+
+
+def _captured(subject: Subject, suffix: str = "") -> tuple[Block, ...]:
+    rows = [
+        {
+            "layer": layer.name,
+            "kind": layer.kind,
+            "signs": layer.width,
+            "shape": " × ".join(str(n) for n in layer.shape),
+            "piecewise affine": layer.piecewise_affine,
+            "seen by": layer.seen,
+        }
+        for layer in subject.patterns.layers
+    ]
+    curved = [row["layer"] for row in rows if not row["piecewise affine"]]
+    note = f"Not piecewise affine, taken by the sign of the pre-activation: {', '.join(map(str, curved))}." if curved else ""
+    return (Table(f"layers{suffix}", f"{subject.name}: layers", pd.DataFrame(rows), note),)
+
+
+def _units(subject: Subject, suffix: str = "") -> tuple[Block, ...]:
+    found = utilization(subject.patterns)
+    table = found.to_pandas()
+    odd = table[table["status"] != "active"].reset_index(drop=True)
+    drawing, axes = figure(9.2, 2.6)
+    for i, (layer, part) in enumerate(table.groupby("layer", sort=False)):
+        if i < len(CYCLE):
+            shares = np.sort(part["active"].to_numpy())
+            axes[0, 0].plot(np.linspace(0, 1, len(shares)), shares, color=CYCLE[i], label=str(layer))
+    axes[0, 0].set(xlabel="units, least active first", ylabel="share of points on", ylim=(-0.03, 1.03))
+    legend(axes[0, 0], "upper left")
+    name = f"activity{suffix}"
+    caption = "Each line is a layer: the share of points on whose positive side a unit lies, over its units."
+    blocks: list[Block] = [
+        Table(f"units{suffix}", f"{subject.name}: units by layer", found.summary()),
+        Figure(name, "How often units are on", to_svg(drawing, name), caption),
+    ]
+    if len(odd):
+        shown = Table(f"odd-units{suffix}", "Units that are not active", odd)
+        blocks.append(Details(f"{len(odd):,} units that are dead, rare or always on", (shown,)))
+    return tuple(blocks)
+
+
+def _geometry(subject: Subject) -> tuple[Block, ...]:
+    shown = subject.sample()
+    kernel = vq_kernel(shown.patterns)
+    regions = region_count(subject.patterns)
+    text = (
+        f"The VQ distance of two points is the number of units that put them on different sides. "
+        f"{len(subject.patterns):,} points fall into {regions:,} different patterns; "
+        f"the mean distance of two points is {number(float(kernel.mean()))} of {subject.patterns.width:,}."
+    )
+    return (Prose(text + _within(kernel, shown.labels)), _kernel_figure(kernel, shown), *_embedding(subject, "mds"))
+
+
+def _within(kernel: np.ndarray, labels: np.ndarray | None) -> str:
+    if labels is None or len(np.unique(labels)) < 2:
+        return ""
+    same = labels[:, None] == labels[None]
+    apart = ~np.eye(len(labels), dtype=bool)
+    if not (same & apart).any():
+        return ""
+    within, between = float(kernel[same & apart].mean()), float(kernel[~same].mean())
+    return f" Within a label it is {number(within)}, between labels {number(between)}."
+
+
+def _kernel_figure(kernel: np.ndarray, shown: Subject) -> Figure:
+    order = np.arange(len(kernel)) if shown.labels is None else np.argsort(shown.labels, kind="stable")
+    step = -(-len(order) // KERNEL)
+    picked = order[::step]
+    drawing, axes = figure(6.4, 5.2)
+    image = axes[0, 0].imshow(kernel[np.ix_(picked, picked)], cmap="viridis", interpolation="nearest")
+    axes[0, 0].grid(visible=False)
+    axes[0, 0].set(xlabel="point", ylabel="point")
+    drawing.colorbar(image, ax=axes[0, 0], label="VQ distance")
+    how = "in label order" if shown.labels is not None else "in the order given"
+    caption = f"Every {step}. of {len(order):,} points, {how}: dark squares on the diagonal are groups the network keeps together."
+    return Figure("kernel", "VQ distances", to_svg(drawing, "kernel"), caption)
+
+
+def _embedding(subject: Subject, name: str) -> tuple[Block, ...]:
+    fitted = VQMDS(n_components=2).fit(subject.patterns)
+    shown = subject.sample()
+    rows = np.searchsorted(np.arange(len(subject.patterns)), np.flatnonzero(np.isin(subject.patterns.ids, shown.patterns.ids)))
+    titles = [_title(i, shown) for i in range(len(shown.patterns))]
+    axes = ("first axis", "second axis")
+    svg = hover_scatter(f"{name}-embedding", fitted.embedding_[rows], titles, shown.labels, axes)
+    values = ", ".join(number(float(v)) for v in fitted.eigenvalues_)
+    caption = f"Classical MDS of the VQ distance, exact; rest the pointer on a point to see which it is. Eigenvalues: {values}."
+    return (Figure(f"{name}-embedding", f"{subject.name}: map of the points", svg, caption),)
+
+
+def _title(i: int, shown: Subject) -> str:
+    label = "" if shown.labels is None else f", label {shown.labels[i]}"
+    return f"point {shown.patterns.ids[i]}{label}"
+
+
+def _novel(subject: Subject) -> tuple[Block, ...]:
+    patterns = subject.patterns
+    if len(patterns) < 2:
+        return (Prose("One point has no neighbour to be unlike."),)
+    # Among themselves a point's nearest is itself: the second nearest is another.
+    distances = novelty(patterns, patterns, k=2)
+    top = np.argsort(-distances, kind="stable")[:NOVEL]
+    frame = pd.DataFrame({"point": patterns.ids[top], "signs to the nearest other point": distances[top]})
+    if subject.labels is not None:
+        frame["label"] = subject.labels[top]
+    note = f"Median over all points: {number(float(np.median(distances)))}. Larger is less like the rest."
+    return (Table("novel", "Points that are least like any other", frame, note),)
+
+
+def _alignment(one: Subject, two: Subject) -> tuple[Block, ...]:
+    found = alignment(one.patterns, two.patterns, permutations=PERMUTATIONS, bootstrap=BOOTSTRAP)
+    text = (
+        f"Centred alignment {number(found.value)}, 95 % bootstrap interval {number(found.interval[0])} to "
+        f"{number(found.interval[1])}; with shuffled points {number(float(np.mean(found.null)))} on average "
+        f"({PERMUTATIONS} permutations), p = {number(found.p_value)}. 1 is the same geometry up to scale; shuffling says "
+        "what two unrelated networks of these sizes reach by chance."
+    )
+    drawing, axes = figure(9.2, 2.2)
+    axes[0, 0].hist(found.null, bins=30, color=COLOURS["truth"], alpha=0.35, label="shuffled")
+    axes[0, 0].axvline(found.value, color=COLOURS["abs"], linewidth=2, label="measured")
+    axes[0, 0].set(xlabel="centred alignment", ylabel="permutations", xlim=(0, 1))
+    legend(axes[0, 0], "upper center")
+    null = Figure("alignment-null", "Alignment and its null", to_svg(drawing, "alignment-null"))
+    return (Prose(text), null, _layer_map(one, two))
+
+
+def _layer_map(one: Subject, two: Subject) -> Figure:
+    matrix = np.asarray(alignment(one.patterns, two.patterns, by_layer=True).value)
+    rows, columns = ([layer.name for layer in s.patterns.layers] for s in (one, two))
+    drawing, axes = figure(1.6 + 0.75 * len(columns) + 2, 1.4 + 0.45 * len(rows))
+    image = axes[0, 0].imshow(matrix, vmin=0, vmax=1, cmap="viridis", aspect="auto")
+    axes[0, 0].grid(visible=False)
+    axes[0, 0].set_xticks(range(len(columns)), columns, rotation=30, ha="right")
+    axes[0, 0].set_yticks(range(len(rows)), rows)
+    for i, j in np.ndindex(*matrix.shape):
+        ink = "white" if matrix[i, j] < 0.6 else "black"
+        axes[0, 0].text(j, i, f"{matrix[i, j]:.2f}", ha="center", va="center", color=ink, fontsize=8)
+    drawing.colorbar(image, ax=axes[0, 0], label="centred alignment")
+    caption = f"Rows: {one.name}. Columns: {two.name}."
+    return Figure("alignment-layers", "Layer by layer", to_svg(drawing, "alignment-layers"), caption)
+
+
+def _heat(one: Subject, two: Subject) -> tuple[Block, ...]:
+    a, b = one.sample(), two.sample()
+    drawing, axes = figure(9.2, 2.8)
+    for form, colour in (("distance", COLOURS["abs"]), ("squared", COLOURS["relu"])):
+        values = heat_cosine(a.patterns, b.patterns, SIGMAS, form=form)
+        label = "exp(−d / σ²)" if form == "distance" else "exp(−d² / σ²)"
+        axes[0, 0].plot(SIGMAS, values, color=colour, label=label)
+    log_axes(axes[0, 0], "x")
+    axes[0, 0].set(xlabel="σ²", ylabel="cosine", ylim=(0, 1.03))
+    legend(axes[0, 0], "lower right")
+    caption = (
+        f"Cosine of the two networks' heat kernels on {len(a.patterns):,} points. It is not centred: it rises to 1 for "
+        "any two networks as σ² grows, so read it beside the alignment above."
+    )
+    return (Figure("heat", "Cosine of heat kernels", to_svg(drawing, "heat"), caption),)

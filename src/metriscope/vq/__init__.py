@@ -1,0 +1,1 @@
+"""Any network's activation patterns: capture, kernel, embedding, comparison, units, novelty, counts."""

@@ -1,0 +1,270 @@
+"""Which calls are activations, and what each reads off its input: the side of a threshold, or the winner of a pool.
+
+Axes: N points, U units, K bits a unit. A unit of most kinds has one bit, 1 where its pre-activation is >= 0 (-0.0
+included). Kinds with two thresholds (hardtanh, relu6, hardsigmoid, hardshrink, softshrink, clamp) have two bits side
+by side, for the lower and the upper threshold. A pool has one bit for each element of its window, in row-major
+order, and the bit of the first largest element is 1: so any two winners are equally far apart, by two bits.
+Smooth kinds are read by the sign of their pre-activation and marked as not piecewise affine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from metriscope.vq.pooling import Windows, adaptive_windows, pool, strided_windows
+
+__all__ = [
+    "CALLS",
+    "CHANNELS_FIRST",
+    "CHANNELS_LAST",
+    "KINDS",
+    "Call",
+    "Kind",
+    "Levels",
+    "Reading",
+    "Winners",
+    "in_numpy",
+]
+
+
+class Reading(Protocol):
+    """What one call shows of its points."""
+
+    @property
+    def values(self) -> Tensor:
+        """Return what must be finite, points first."""
+
+    @property
+    def bits(self) -> int:
+        """Return the number of bits a unit."""
+
+    @property
+    def result(self) -> Any:
+        """Return what the call returns where reading it has found that out, else None."""
+
+    def write(self, rows: slice, out: Bool[Tensor, "n u k"]) -> None:
+        """Write the bits of some points."""
+
+
+@dataclass(frozen=True)
+class Levels:
+    """On which side of one or several thresholds each value lies."""
+
+    values: Float[Tensor, "n ..."]
+    levels: tuple[float, ...] = (0.0,)
+    result: None = None
+
+    @property
+    def bits(self) -> int:
+        """Return the number of thresholds."""
+        return len(self.levels)
+
+    def write(self, rows: slice, out: Bool[Tensor, "n u k"]) -> None:
+        """Write the bits of some points."""
+        values = self.values[rows].reshape(out.shape[:2])
+        for place, level in enumerate(self.levels):
+            if in_numpy(values):
+                np.greater_equal(values.numpy(), level, out=out[..., place].numpy())
+            else:
+                torch.ge(values, level, out=out[..., place])
+
+
+@dataclass(frozen=True)
+class Winners:
+    """Which element of its window each output of a pool is; ``result`` is what the call returns."""
+
+    values: Float[Tensor, "n ..."]
+    indices: Int[Tensor, "n ..."]
+    windows: Windows
+    result: Any
+
+    @property
+    def bits(self) -> int:
+        """Return the number of elements in a window."""
+        return self.windows.elements
+
+    def write(self, rows: slice, out: Bool[Tensor, "n u k"]) -> None:
+        """Write the bits of some points."""
+        places, table = self.windows.places(self.indices[rows])
+        flat = places.reshape(-1)
+        if flat.device.type == "cpu":
+            # "clip" because the default checks its way through a copy; every place is one of the table's.
+            np.take(table.numpy(), flat.numpy(), axis=0, out=out.numpy().reshape(len(flat), -1), mode="clip")
+        else:
+            out.copy_(table.index_select(0, flat).view(out.shape))
+
+
+def in_numpy(values: Tensor) -> bool:
+    """Say whether NumPy can work on a tensor's memory; it compares several times as fast as PyTorch."""
+    return values.device.type == "cpu" and values.dtype in (torch.float32, torch.float64)
+
+
+Reader = Callable[..., "Reading | None"]
+
+
+def _sign(input: Tensor, *_: Any, **__: Any) -> Levels:
+    return Levels(input.detach())
+
+
+def _between(low: float, high: float) -> Reader:
+    return lambda input, *_, **__: Levels(input.detach(), (low, high))
+
+
+def _hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, *_: Any, **__: Any) -> Levels:
+    return Levels(input.detach(), (min_val, max_val))
+
+
+def _shrink(input: Tensor, lambd: float = 0.5, *_: Any, **__: Any) -> Levels:
+    return Levels(input.detach(), (-lambd, lambd))
+
+
+def _threshold(input: Tensor, threshold: float, *_: Any, **__: Any) -> Levels:
+    return Levels(input.detach(), (threshold,))
+
+
+def _gate(input: Tensor, dim: int = -1, *_: Any, **__: Any) -> Levels:
+    return Levels(input.detach().chunk(2, dim)[1])
+
+
+def _clamp(input: Tensor, min: Any = None, max: Any = None, **_: Any) -> Levels | None:
+    """Read an activation written by hand: an interval of numbers that holds zero. Others only guard a value."""
+    bounds = tuple(bound for bound in (min, max) if bound is not None)
+    if not bounds or not all(isinstance(bound, int | float) for bound in bounds):
+        return None
+    holds_zero = (min is None or min <= 0) and (max is None or max >= 0)
+    return Levels(input.detach(), bounds) if holds_zero else None
+
+
+def _clamp_max(input: Tensor, max: Any, **_: Any) -> Levels | None:
+    return _clamp(input, None, max)
+
+
+def _pool(axes: int, indices: bool) -> Reader:
+    def read(
+        input: Tensor,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> Winners:
+        options = {"padding": padding, "dilation": dilation, "ceil_mode": ceil_mode}
+        values, found = pool(input, axes, kernel_size, stride or None, **options)
+        windows = strided_windows(input.shape, values.shape, (kernel_size, stride or None, padding, dilation), axes)
+        return Winners(values.detach(), found, windows, (values, found) if indices or return_indices else values)
+
+    return read
+
+
+def _adaptive_pool(axes: int, indices: bool) -> Reader:
+    def read(input: Tensor, output_size: Any, return_indices: bool = False) -> Winners:
+        function = (F.adaptive_max_pool1d, F.adaptive_max_pool2d, F.adaptive_max_pool3d)[axes - 1]
+        values, found = function(input, output_size, return_indices=True)
+        windows = adaptive_windows(input.shape, values.shape, axes)
+        return Winners(values.detach(), found, windows, (values, found) if indices or return_indices else values)
+
+    return read
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One row of the table of activations."""
+
+    read: Reader
+    piecewise_affine: bool = True
+    other_names: tuple[str, ...] = ()
+
+
+KINDS = {
+    "relu": Kind(_sign),
+    "leaky_relu": Kind(_sign),
+    "prelu": Kind(_sign, other_names=("_prelu_kernel",)),
+    "rrelu": Kind(_sign, other_names=("rrelu_with_noise",)),
+    "abs": Kind(_sign, other_names=("absolute",)),
+    "threshold": Kind(_threshold),
+    "hardtanh": Kind(_hardtanh),
+    "relu6": Kind(_between(0.0, 6.0)),
+    "hardsigmoid": Kind(_between(-3.0, 3.0)),
+    "hardshrink": Kind(_shrink),
+    "softshrink": Kind(_shrink),
+    "clamp": Kind(_clamp, other_names=("clip", "clamp_min")),
+    "clamp_max": Kind(_clamp_max),
+    **dict.fromkeys(("gelu", "silu", "mish", "hardswish", "elu", "selu", "celu"), Kind(_sign, piecewise_affine=False)),
+    **dict.fromkeys(("tanh", "softplus", "softsign", "tanhshrink"), Kind(_sign, piecewise_affine=False)),
+    "sigmoid": Kind(_sign, piecewise_affine=False, other_names=("special_expit", "expit")),
+    "logsigmoid": Kind(_sign, piecewise_affine=False, other_names=("log_sigmoid", "log_sigmoid_forward")),
+    "glu": Kind(_gate, piecewise_affine=False),
+}
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function that is an activation: of which kind, how it reads, and whether it is a function or a method."""
+
+    kind: str
+    piecewise_affine: bool
+    read: Reader
+    seen: str
+
+
+_PLACES = (("function", torch), ("function", torch.special), ("function", F), ("method", Tensor))
+
+
+def _overloads(name: str) -> Iterator[Any]:
+    """Yield an operator of PyTorch's own library, as exported programs call it, and its overloads."""
+    packet = getattr(torch.ops.aten, name, None)
+    if packet is not None:
+        yield packet
+        yield from (getattr(packet, overload) for overload in packet.overloads())
+
+
+def _found(name: str) -> Iterator[tuple[Any, str]]:
+    """Yield whatever goes by a name in PyTorch, with how it is called; in-place forms end in an underscore."""
+    for spelling in (name, f"{name}_"):
+        yield from ((found, seen) for seen, place in _PLACES if (found := getattr(place, spelling, None)) is not None)
+        yield from ((found, "operator") for found in _overloads(spelling))
+
+
+def _elementwise() -> Iterator[tuple[Any, Call]]:
+    for kind, row in KINDS.items():
+        for function, seen in chain.from_iterable(map(_found, (kind, *row.other_names))):
+            yield function, Call(kind, row.piecewise_affine, row.read, seen)
+
+
+def _pools() -> Iterator[tuple[Any, Call]]:
+    for axes in (1, 2, 3):
+        for stem, reader in (("max_pool", _pool), ("adaptive_max_pool", _adaptive_pool)):
+            name = f"{stem}{axes}d"
+            for function, seen in _found(f"{name}_with_indices"):
+                yield function, Call(stem, True, reader(axes, True), seen)
+            # What PyTorch calls adaptive_max_pool outside nn.functional returns indices as well.
+            for function, seen in _found(name):
+                both = stem == "adaptive_max_pool" and function is not getattr(F, name)
+                yield function, Call(stem, True, reader(axes, both), seen)
+
+
+CALLS: dict[Any, Call] = dict(chain(_elementwise(), _pools()))
+
+
+def _all(*names: str) -> frozenset[Any]:
+    return frozenset(function for name in names for function, _ in _found(name))
+
+
+# A tensor does not say which of its axes counts channels, but the last layer that made channels does.
+CHANNELS_FIRST = _all(
+    *(f"conv{way}{axes}d" for way in ("", "_transpose") for axes in (1, 2, 3)),
+    *("convolution", "batch_norm", "group_norm", "instance_norm", "native_batch_norm", "native_group_norm"),
+)
+CHANNELS_LAST = _all(
+    "linear", "addmm", "matmul", "__matmul__", "layer_norm", "rms_norm", "native_layer_norm", "embedding"
+)

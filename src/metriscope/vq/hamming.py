@@ -1,0 +1,178 @@
+"""Hamming distances between rows of packed bits, on every core.
+
+Axes: N, M rows, B bytes of a row, W words of a row. Narrow rows are compared word by word, many columns at once,
+by compiled loops; wide rows by numkong. Both let go of the interpreter, so that threads share the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from typing import Any, TypeVar
+
+import numkong as nk
+import numpy as np
+from jaxtyping import Int, Shaped, UInt8, UInt32
+from numba import njit
+from numba.extending import intrinsic
+
+from metriscope.train import workers_available
+
+__all__ = [
+    "Columns",
+    "columns_of",
+    "distance_dtype",
+    "in_parallel",
+    "popcount",
+    "row_slices",
+    "shared",
+    "write_distances",
+]
+
+T = TypeVar("T")
+R = TypeVar("R")
+
+# Beyond 768 bits a row, numkong's blocked products win; below, its cost of starting a pair does not pay.
+NARROW = 96
+# A stretch of one output row and of eight rows of words: it stays in the first-level cache.
+_STRETCH = 1024
+_STEP = 8
+
+compiled = njit(nogil=True, boundscheck=False, error_model="numpy")
+
+
+def in_parallel(function: Callable[[T], R], tasks: Iterable[T], workers: int | None = None) -> list[R]:
+    """Return ``function`` of each task, in order, the tasks shared between threads."""
+    tasks = list(tasks)
+    workers = min(workers or workers_available(), len(tasks))
+    if workers < 2:
+        return [function(task) for task in tasks]
+    with ThreadPoolExecutor(workers) as pool:
+        return list(pool.map(function, tasks))
+
+
+def row_slices(count: int, size: int) -> Iterator[slice]:
+    """Yield slices of at most ``size`` that cover ``count`` rows.
+
+    >>> list(row_slices(5, 3))
+    [slice(0, 3, None), slice(3, 5, None)]
+    """
+    return (slice(start, min(start + size, count)) for start in range(0, count, size))
+
+
+def distance_dtype(width: int) -> type[np.signedinteger[Any]]:
+    """Return the smallest integer type in which a distance of ``width`` bits can be negated, squared and subtracted.
+
+    >>> distance_dtype(181), distance_dtype(182)
+    (<class 'numpy.int16'>, <class 'numpy.int32'>)
+    """
+    fitting = (kind for kind in (np.int16, np.int32) if width * width <= np.iinfo(kind).max)
+    return next(fitting, np.int64)
+
+
+def _popcount(context: Any, word: Any) -> Any:
+    """Return the number of ones in a word, in the word's own type."""
+
+    def generate(_: Any, builder: Any, __: Any, arguments: Any) -> Any:
+        return builder.ctpop(arguments[0])
+
+    return word(word), generate
+
+
+popcount: Any = intrinsic(_popcount)
+
+
+# Eight words at once: their sum stays in registers between one load and one store of the output. Slices are taken of
+# whole contiguous arrays, so that the compiler knows neighbours for neighbours, and outside the loop over rows.
+
+
+@compiled
+def _eight(rows: Any, columns: Any, word: int, stretch: Any, out: Any) -> None:
+    left, right = stretch
+    b0, b1 = columns[word, left:right], columns[word + 1, left:right]
+    b2, b3 = columns[word + 2, left:right], columns[word + 3, left:right]
+    b4, b5 = columns[word + 4, left:right], columns[word + 5, left:right]
+    b6, b7 = columns[word + 6, left:right], columns[word + 7, left:right]
+    for i in range(rows.shape[0]):
+        a0, a1, a2, a3 = rows[i, word], rows[i, word + 1], rows[i, word + 2], rows[i, word + 3]
+        a4, a5, a6, a7 = rows[i, word + 4], rows[i, word + 5], rows[i, word + 6], rows[i, word + 7]
+        found = out[i, left:right]
+        # Two loops: a test inside would keep them from becoming vector code.
+        if word == 0:
+            for j in range(right - left):
+                low = popcount(a0 ^ b0[j]) + popcount(a1 ^ b1[j]) + popcount(a2 ^ b2[j]) + popcount(a3 ^ b3[j])
+                high = popcount(a4 ^ b4[j]) + popcount(a5 ^ b5[j]) + popcount(a6 ^ b6[j]) + popcount(a7 ^ b7[j])
+                found[j] = low + high
+        else:
+            for j in range(right - left):
+                low = popcount(a0 ^ b0[j]) + popcount(a1 ^ b1[j]) + popcount(a2 ^ b2[j]) + popcount(a3 ^ b3[j])
+                high = popcount(a4 ^ b4[j]) + popcount(a5 ^ b5[j]) + popcount(a6 ^ b6[j]) + popcount(a7 ^ b7[j])
+                found[j] += low + high
+
+
+@compiled
+def _one(rows: Any, columns: Any, word: int, stretch: Any, out: Any) -> None:
+    left, right = stretch
+    b = columns[word, left:right]
+    for i in range(rows.shape[0]):
+        a, found = rows[i, word], out[i, left:right]
+        if word == 0:
+            found[:] = 0
+        for j in range(right - left):
+            found[j] += popcount(a ^ b[j])
+
+
+@compiled
+def _narrow(rows: Any, columns: Any, out: Any) -> None:
+    words, count = columns.shape
+    whole = words - words % _STEP
+    for left in range(0, count, _STRETCH):
+        stretch = left, min(count, left + _STRETCH)
+        for word in range(0, whole, _STEP):
+            _eight(rows, columns, word, stretch, out)
+        for word in range(whole, words):
+            _one(rows, columns, word, stretch, out)
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Rows of bits made ready to be compared with many others: words by columns, or numkong's own order."""
+
+    count: int
+    dtype: type[np.signedinteger[Any]]
+    words: Shaped[np.ndarray, "w m"] | None = None
+    packed: nk.PackedMatrix | None = None
+
+
+def _words(packed: UInt8[np.ndarray, "n b"], dtype: type[np.signedinteger[Any]]) -> Shaped[np.ndarray, "n w"]:
+    """Return the bytes as words as wide as the distances: the counts need no widening then."""
+    word = np.dtype(np.uint16 if dtype is np.int16 else np.uint32)
+    lack = -packed.shape[1] % word.itemsize
+    padded = np.pad(packed, ((0, 0), (0, lack))) if lack else packed
+    return np.ascontiguousarray(padded).view(word)
+
+
+def columns_of(packed: UInt8[np.ndarray, "m b"], dtype: type[np.signedinteger[Any]]) -> Columns:
+    """Return rows made ready for :func:`write_distances` into arrays of ``dtype``."""
+    if packed.shape[1] <= NARROW and dtype is not np.int64:
+        return Columns(len(packed), dtype, np.ascontiguousarray(_words(packed, dtype).T))
+    if not len(packed):
+        return Columns(0, dtype)
+    return Columns(len(packed), dtype, packed=nk.hammings_pack(np.ascontiguousarray(packed), dtype="uint1"))
+
+
+def shared(array: UInt32[np.ndarray, "n m"]) -> nk.Tensor:
+    """Return numkong's view of an array's memory, to write into."""
+    return nk.from_pointer(array.ctypes.data, array.shape, "uint32", owner=array)
+
+
+def write_distances(rows: UInt8[np.ndarray, "n b"], columns: Columns, out: Int[np.ndarray, "n m"]) -> None:
+    """Write the Hamming distances of ``rows`` to ``columns`` into ``out``, contiguous and of the columns' type."""
+    if columns.words is not None:
+        _narrow(_words(rows, columns.dtype), columns.words, out)
+    elif columns.packed is not None and len(rows):
+        found = out.view(np.uint32) if out.dtype == np.int32 else np.empty(out.shape, np.uint32)
+        nk.hammings_packed(np.ascontiguousarray(rows), columns.packed, out=shared(found))
+        if out.dtype != np.int32:
+            out[:] = found

@@ -1,0 +1,125 @@
+"""Max pooling with its winners, and where in its window each winner stands.
+
+Axes: ``*n`` points and channels, ``*o`` outputs along each pooled axis. PyTorch numbers a winner by its place in the
+whole input; here it is numbered by its place in its own window, in row-major order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from math import prod
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+__all__ = ["Windows", "adaptive_windows", "pool", "strided_windows"]
+
+
+@dataclass(frozen=True)
+class Windows:
+    """The windows of a pool: along each axis the size of the input, the elements, their spacing, the starts."""
+
+    sizes: tuple[int, ...]
+    kernel: tuple[int, ...]
+    dilation: tuple[int, ...]
+    starts: tuple[Int[Tensor, " o"], ...]
+
+    @property
+    def elements(self) -> int:
+        """Return the number of elements in a window."""
+        return prod(self.kernel)
+
+    def places(self, indices: Int[Tensor, "*n *o"]) -> tuple[Int[Tensor, "*n *o"], Bool[Tensor, "p k"]]:
+        """Return a number for each winner, and a table with the bits of a winner of each number."""
+        device = indices.device
+        if self._overhang():
+            return self._by_coordinates(indices), torch.eye(self.elements, dtype=torch.bool, device=device)
+        return indices - self._first.to(device), self._table.to(device)
+
+    @cached_property
+    def _first(self) -> Int[Tensor, "*o"]:
+        """Return the place of each window's first element in the input."""
+        return _grid([start * inner for start, inner in zip(self.starts, self._inner, strict=True)])
+
+    @cached_property
+    def _table(self) -> Bool[Tensor, "p k"]:
+        """Return the bits of a winner by how far behind the first element of its window it is."""
+        steps = [spacing * inner for spacing, inner in zip(self.dilation, self._inner, strict=True)]
+        offsets = _grid([torch.arange(count) * step for count, step in zip(self.kernel, steps, strict=True)]).flatten()
+        table = torch.zeros(int(offsets[-1]) + 1, self.elements, dtype=torch.bool)
+        table[offsets, torch.arange(self.elements)] = True
+        return table
+
+    @property
+    def _inner(self) -> list[int]:
+        """Return how far apart in the input two neighbours along each axis are."""
+        return [prod(self.sizes[axis + 1 :]) for axis in range(len(self.sizes))]
+
+    def _overhang(self) -> bool:
+        """Say whether a window is wider than the input, so that distances alone would not tell its elements apart."""
+        spans = [spacing * (count - 1) for spacing, count in zip(self.dilation, self.kernel, strict=True)]
+        return any(span >= size for span, size in zip(spans, self.sizes, strict=True))
+
+    def _by_coordinates(self, indices: Int[Tensor, "*n *o"]) -> Int[Tensor, "*n *o"]:
+        axes = range(len(self.sizes))
+        places = torch.zeros_like(indices)
+        for axis in axes:
+            shape = [-1 if other == axis else 1 for other in axes]
+            start = self.starts[axis].to(indices.device).view(shape)
+            along = (indices // self._inner[axis] % self.sizes[axis] - start) // self.dilation[axis]
+            places = places * self.kernel[axis] + along
+        return places
+
+
+def pool(
+    x: Tensor, axes: int, kernel_size: Any, stride: Any = None, **options: Any
+) -> tuple[Tensor, Int[Tensor, "*n *o"]]:
+    """Return the largest value of each window and its place in the input; of equal values, the first.
+
+    >>> pool(torch.tensor([[1.0, 1.0, 3.0, 2.0]]), 1, 2)
+    (tensor([[1., 3.]]), tensor([[0, 2]]))
+    """
+    function = (F.max_pool1d, F.max_pool2d, F.max_pool3d)[axes - 1]
+    values, indices = function(x, kernel_size, stride, return_indices=True, **options)
+    return values, indices
+
+
+def strided_windows(shape: torch.Size, out: torch.Size, geometry: Sequence[Any], axes: int) -> Windows:
+    """Return the windows of a pool with a kernel, a stride (its kernel if None), a padding and a dilation."""
+    kernel, stride, padding, dilation = (_each(one, axes) for one in _with_stride(geometry))
+    counts = tuple(out)[-axes:]
+    starts = tuple(torch.arange(count) * step - pad for count, step, pad in zip(counts, stride, padding, strict=True))
+    return Windows(tuple(shape)[-axes:], kernel, dilation, starts)
+
+
+def adaptive_windows(shape: torch.Size, out: torch.Size, axes: int) -> Windows:
+    """Return the windows that share an input out evenly; those of one axis may differ by an element or two."""
+    sizes, counts = tuple(shape)[-axes:], tuple(out)[-axes:]
+    starts = tuple(torch.arange(count) * size // count for size, count in zip(sizes, counts, strict=True))
+    ends = tuple(-(-(torch.arange(count) + 1) * size // count) for size, count in zip(sizes, counts, strict=True))
+    kernel = tuple(int((end - start).max()) for start, end in zip(starts, ends, strict=True))
+    return Windows(sizes, kernel, (1,) * axes, starts)
+
+
+def _with_stride(geometry: Sequence[Any]) -> tuple[Any, ...]:
+    kernel, stride, padding, dilation = geometry
+    return kernel, kernel if stride is None else stride, padding, dilation
+
+
+def _each(value: Any, axes: int) -> tuple[int, ...]:
+    """Return a number for every axis; one number, alone or in a sequence, stands for all."""
+    numbers = tuple(value) if isinstance(value, Sequence) else (value,)
+    return numbers * axes if len(numbers) == 1 else numbers
+
+
+def _grid(parts: Sequence[Tensor]) -> Tensor:
+    """Return the sums of one number of each part, one axis a part."""
+    total = torch.zeros((), dtype=torch.int64)
+    for part in parts:
+        total = total.unsqueeze(-1) + part
+    return total

@@ -1,0 +1,130 @@
+"""Names of layers, the choice among them, and what a description shows."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+from vq.capture.networks import drawn, points
+
+from metriscope.vq.capture import capture, describe
+
+
+class Block(nn.Module):
+    def __init__(self, width=4):
+        super().__init__()
+        self.linear, self.act = nn.Linear(width, width), nn.ReLU()
+
+    def forward(self, x):
+        return torch.tanh(self.act(self.linear(x)) + F.relu(x))
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.stem = nn.Sequential(nn.Linear(4, 4), nn.ReLU())
+        self.blocks = nn.ModuleList([Block(), Block()])
+        self.shared = nn.GELU()
+
+    def forward(self, x):
+        x = self.shared(self.stem(x))
+        for block in self.blocks:
+            x = self.shared(block(x))
+        return x
+
+
+EVERYTHING = ["stem.1", "shared"]
+EVERYTHING += ["blocks.0.act", "blocks.0.relu()", "blocks.0.tanh()", "shared#2"]
+EVERYTHING += ["blocks.1.act", "blocks.1.relu()", "blocks.1.tanh()", "shared#3"]
+MODEL = drawn(Model())
+
+
+def names(layers=None):
+    return [layer.name for layer in capture(MODEL, points(3, 4), layers).layers]
+
+
+def test_layers_are_named_by_module_function_and_use_in_the_order_in_which_they_run():
+    assert names() == EVERYTHING
+
+
+@pytest.mark.parametrize(
+    ("layers", "expected"),
+    [
+        ("stem.1", ["stem.1"]),
+        ("shared*", ["shared", "shared#2", "shared#3"]),
+        ("blocks.?.relu()", ["blocks.0.relu()", "blocks.1.relu()"]),
+        (nn.ReLU, ["stem.1", "blocks.0.act", "blocks.1.act"]),
+        (Block, [name for name in EVERYTHING if name.startswith("blocks")]),
+        (MODEL.blocks[1], ["blocks.1.act", "blocks.1.relu()", "blocks.1.tanh()"]),
+        (lambda layer: not layer.piecewise_affine and layer.seen == "function", ["blocks.0.tanh()", "blocks.1.tanh()"]),
+        (["stem.1", nn.GELU], ["stem.1", "shared", "shared#2", "shared#3"]),
+        (("shared#2", lambda layer: layer.name == "stem.1"), ["stem.1", "shared#2"]),
+        ("*", EVERYTHING),
+    ],
+)
+def test_layers_are_chosen_by_name_glob_type_module_or_function(layers, expected):
+    assert names(layers) == expected
+
+
+def test_a_choice_has_the_bits_that_the_whole_has_there():
+    x = points(20, 4)
+    whole, part = capture(MODEL, x), capture(MODEL, x, "blocks.1.*")
+    assert all(part.layer(layer.name).equals(whole.layer(layer.name)) for layer in part.layers)
+
+
+@pytest.mark.parametrize(
+    ("layers", "missing"),
+    [
+        ("absent", "'absent'"),
+        (["stem.1", "nothing.*"], "'nothing.\\*'"),
+        (nn.PReLU, "PReLU"),
+        (nn.ReLU(), "this ReLU"),
+        (lambda layer: False, "<lambda>"),
+    ],
+)
+def test_a_choice_that_matches_nothing_is_refused_with_what_there_is(layers, missing):
+    with pytest.raises(ValueError, match=f"no layer matches .*{missing}; there are 'stem.1' \\(relu\\), 'shared' \\(g"):
+        names(layers)
+
+
+@pytest.mark.parametrize("layers", [3, int, [None], [["stem.1"]]])
+def test_a_choice_of_another_kind_is_refused(layers):
+    with pytest.raises(ValueError, match="layers are chosen by name, glob, type of module, module or a function"):
+        names(layers)
+
+
+def test_an_empty_choice_is_refused():
+    with pytest.raises(ValueError, match="no activation was chosen of 'stem.1' \\(relu\\)"):
+        names([])
+
+
+def test_a_description_is_a_table_of_what_would_be_taken_and_what_not():
+    text = str(describe(MODEL, points(2, 4), ["stem.1", "shared"]))
+    lines = text.splitlines()
+    assert lines[0].split() == ["layer", "kind", "bits", "shape", "affine", "seen"]
+    assert lines[1].split() == ["stem.1", "relu", "4", "4", "yes", "module"]
+    assert lines[2].split() == ["shared", "gelu", "4", "4", "no", "module"]
+    assert lines[3].endswith("not taken: not chosen")
+    assert lines[-1] == "2 layers, 8 bits, 2 bytes a point"
+    assert len(lines) == 2 + len(EVERYTHING)
+
+
+def test_a_description_agrees_with_a_capture():
+    found = describe(MODEL, (points(2, 4), torch.zeros(2)))
+    assert found.layers == capture(MODEL, points(5, 4)).layers
+    assert found.others == ()
+    assert found.to_pandas()["name"].tolist() == EVERYTHING
+
+
+def test_a_layer_whose_first_axis_is_not_the_points_is_refused_and_described():
+    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Flatten(0, 1), nn.ReLU())
+    with pytest.raises(ValueError, match=r"layer '3' has the shape \(6, 4\) for 2 points: its first axis .*; leave it out"):
+        capture(model, points(2, 3, 4))
+    assert "not taken: its first axis does not count the points" in str(describe(model, points(2, 3, 4)))
+    assert [layer.name for layer in capture(model, points(2, 3, 4), lambda layer: layer.name != "3").layers] == ["1"]
+
+
+def test_a_batch_of_no_points_cannot_be_described():
+    with pytest.raises(ValueError, match="the batch holds no points"):
+        describe(MODEL, points(0, 4))
