@@ -244,13 +244,16 @@ def _c08(results: Results) -> Judgement:
         return _not_run("Abs and ReLU")
     table = starts_compared(results)
     rows = table[table["dim"].isin(judged(results)) & table["activation"].isin(["abs", "relu"])]
-    one = rows[rows["start"] == "clusters"]
-    better = (one["start_mse"] < one["random_mse"]) & (one["p_value"] < SIGNIFICANT)
+    better = (rows["start_mse"] < rows["random_mse"]) & (rows["p_value"] < SIGNIFICANT)
     verdict: Verdict = "supported" if better.all() else "depends" if better.any() else "contradicted"
+    one = rows[rows["start"] == "clusters"]
+    lost = number(float(one["start_lost"].mean()))
     never = ", ".join(f"{r.dim}-D {r.activation} {r.never:.0%}" for r in one.itertuples())
+    worse = ", ".join(f"{r.dim}-D {r.activation} from {r.start}" for r in rows[~better].itertuples())
     reason = (
-        "One cluster, as the data is, puts the hyperplanes where they belong: no direction is lost, and the loss "
-        f"begins where random starts rarely arrive. Random trials that never reach the loss it begins with: {never}."
+        f"Started from one cluster, as the data is, a trial loses {lost} directions on average. "
+        f"Random trials that never reach the loss it begins with: {never}. "
+        + (f"Not better than random: {worse}; the number of clusters has to be right." if worse else "")
     )
     evidence = []
     for row in rows.itertuples():
