@@ -221,7 +221,16 @@ def test_the_page_has_every_part_and_every_verdict(results):
     page = Page("Metriscope", "test", sections(results))
     assert [claim.id for claim in page.claims] == [f"C0{i}" for i in range(1, 9)]
     names = {table.name for table in page.tables}
-    assert {"protocol", "placement", "metrics-2d", "lost-directions", "failures", "starts", "trials"} <= names
+    assert {
+        "protocol",
+        "placement",
+        "beside-2d",
+        "metrics-2d",
+        "lost-directions",
+        "failures",
+        "starts",
+        "trials",
+    } <= names
     figures = {block.name for block in page.blocks if isinstance(block, Figure)}
     assert figures == {
         "hyperplanes-2d",
