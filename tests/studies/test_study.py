@@ -142,6 +142,8 @@ def test_a_full_protocol_is_judged_and_a_shortened_one_is_not(results):
     shortened = replace(results, plan=replace(SHORT, sizes=sizes))
     assert judged(shortened) == ()
     assert [verdict(shortened, c) for c in ("C03", "C04", "C05", "C06", "C07", "C08")] == ["not run"] * 6
+    fewer = {2: replace(SHORT.sizes[2], epochs=20_000, samples=100)}
+    assert judged(replace(results, plan=replace(SHORT, sizes=fewer))) == ()
     few = replace(results, plan=replace(SHORT, sizes={2: replace(SHORT.sizes[2], trials=2)}))
     assert judged(few) == ()
 
