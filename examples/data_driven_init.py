@@ -1,7 +1,6 @@
 """Place a layer's hyperplanes where the data is, and see what the first steps of training gain.
 
-``init_from_clusters`` runs k-means, then gives each cluster's principal axes, scaled to unit variance, to some of
-the units. Both networks of a seed share everything else: head, data and optimiser.
+Two networks a seed, from PyTorch's default and from k-means and the principal axes of each cluster; all else is shared.
 """
 
 import torch

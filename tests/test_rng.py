@@ -71,3 +71,8 @@ def test_what_was_drawn_before_from_one_stream_does_not_reach_another():
     interleaved = [torch.rand(1, generator=g).item() for _ in range(3) for g in (first, second)]
     assert interleaved[::2] == drawn(7, "a", count=3)
     assert interleaved[1::2] == drawn(7, "b", count=3)
+
+
+def test_a_name_that_holds_the_separator_is_refused():
+    with pytest.raises(ValueError, match="may not hold the separator"):
+        derive(1, "a\x1fb")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import sys
 from pathlib import Path
 from typing import Annotated, Literal
@@ -112,6 +113,10 @@ def main(arguments: list[str] | None = None) -> int:
         app.command(command)
     try:
         return int(app.cli(prog="metriscope", description=f"Metriscope {__version__}", args=arguments))
+    except BrokenPipeError:
+        # Whoever read our output has seen enough; what is still buffered must not raise again at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 0
     except KeyboardInterrupt:
         print("metriscope: stopped; the same command goes on from here", file=sys.stderr)
         return 130

@@ -8,17 +8,25 @@ import torch
 
 __all__ = ["derive", "stream"]
 
+SEPARATOR = "\x1f"
+
 
 def derive(seed: int, *names: str | int) -> int:
     """Return the 63-bit seed that lives at the address ``(seed, *names)``.
+
+    PyTorch's CPU generator keeps the lower 32 bits of it: among n streams two are alike with a chance of
+    about n² / 2³³, one in two thousand for two thousand streams.
 
     >>> derive(7, "init", "layer0") == derive(7, "init", "layer0")
     True
     >>> derive(7, "init", "layer0") == derive(7, "init", "layer1")
     False
     """
-    # A separator that cannot occur inside a name keeps ("a", "bc") and ("ab", "c") apart.
-    address = "\x1f".join(str(part) for part in (seed, *names))
+    parts = [str(part) for part in (seed, *names)]
+    if any(SEPARATOR in part for part in parts):
+        raise ValueError(f"a stream's name may not hold the separator {SEPARATOR!r}, as one of {parts} does")
+    # A separator that no name holds keeps ("a", "bc") and ("ab", "c") apart.
+    address = SEPARATOR.join(parts)
     return int.from_bytes(hashlib.sha256(address.encode()).digest()[:8], "little") >> 1
 
 

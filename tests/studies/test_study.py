@@ -142,6 +142,8 @@ def test_a_full_protocol_is_judged_and_a_shortened_one_is_not(results):
     shortened = replace(results, plan=replace(SHORT, sizes=sizes))
     assert judged(shortened) == ()
     assert [verdict(shortened, c) for c in ("C03", "C04", "C05", "C06", "C07", "C08")] == ["not run"] * 6
+    fewer = {2: replace(SHORT.sizes[2], epochs=20_000, samples=100)}
+    assert judged(replace(results, plan=replace(SHORT, sizes=fewer))) == ()
     few = replace(results, plan=replace(SHORT, sizes={2: replace(SHORT.sizes[2], trials=2)}))
     assert judged(few) == ()
 
@@ -221,7 +223,16 @@ def test_the_page_has_every_part_and_every_verdict(results):
     page = Page("Metriscope", "test", sections(results))
     assert [claim.id for claim in page.claims] == [f"C0{i}" for i in range(1, 9)]
     names = {table.name for table in page.tables}
-    assert {"protocol", "placement", "metrics-2d", "lost-directions", "failures", "starts", "trials"} <= names
+    assert {
+        "protocol",
+        "placement",
+        "beside-2d",
+        "metrics-2d",
+        "lost-directions",
+        "failures",
+        "starts",
+        "trials",
+    } <= names
     figures = {block.name for block in page.blocks if isinstance(block, Figure)}
     assert figures == {
         "hyperplanes-2d",

@@ -8,20 +8,20 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.func import functional_call
 from torch.nn import functional as F
-from train.cases import ACTIVATIONS, CASES, cohort, copies, distances, leaves, network, plain_training, problem
 
 from metriscope.nn import Mahalanobis, build, stack_state
 from metriscope.rng import stream
 from metriscope.train import Cohort, CompiledEngine, Protocol, StackedEngine, engine_for, fit
+from train.cases import ACTIVATIONS, CASES, cohort, copies, distances, leaves, network, plain_training, problem
 
 few = settings(max_examples=8, deadline=None)
 activations = pytest.mark.parametrize("activation", ACTIVATIONS)
 every_case = pytest.mark.parametrize("case", CASES)
 
 
-def trained(cohort):
-    fit([cohort], workers=1)
-    return cohort
+def trained(start):
+    fit([start], workers=1)
+    return start
 
 
 def orders(seed, points, epochs):
@@ -87,9 +87,9 @@ def test_compiled_stacked_and_plain_training_go_the_same_way(activation, points,
         [()] * 200,
         recipe,
     )
-    for cohort in ends.values():
-        torch.testing.assert_close(cohort.history[0], losses, rtol=1e-4, atol=0)
-        weight = cohort.parameters["linear.weight"][0].double()
+    for end in ends.values():
+        torch.testing.assert_close(end.history[0], losses, rtol=1e-4, atol=0)
+        weight = end.parameters["linear.weight"][0].double()
         torch.testing.assert_close(weight, parameters[0].detach(), rtol=0, atol=1e-3)
 
 
@@ -160,9 +160,7 @@ def test_training_writes_into_nothing_it_was_given(case):
     engine = start.engine
     given = [engine.x, engine.y, *start.parameters.values(), *start.moments.values(), start.history]
     before = [tensor.clone() for tensor in given]
-    fresh = Cohort(
-        "fresh", engine, start.parameters, start.protocol, moments=start.moments, history=start.history
-    )
+    fresh = Cohort("fresh", engine, start.parameters, start.protocol, moments=start.moments, history=start.history)
     trained(fresh)
     assert all(torch.equal(now, then) for now, then in zip(given[:-1], before[:-1], strict=True))
     assert start.history.isnan().all()

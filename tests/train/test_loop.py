@@ -1,6 +1,9 @@
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import nullcontext
 from functools import cache
+from itertools import pairwise
 
 import pytest
 import torch
@@ -8,10 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_info, threadpool_limits
 from torch import nn
-from train.cases import CASES, COMPILED, cohort, copies, leaves, network, plain_training, problem, same_bits
 
 from metriscope.nn import stack_state
 from metriscope.train import Cohort, Diverged, Protocol, engine_for, fit, recorded_epochs, workers_available
+from train.cases import CASES, COMPILED, cohort, copies, leaves, network, plain_training, problem, same_bits
 
 EPOCHS = 12
 every_case = pytest.mark.parametrize("case", CASES)
@@ -32,7 +35,7 @@ def uninterrupted(case):
 def test_wherever_training_is_cut_and_taken_up_again_it_ends_in_the_same_bits(case, cuts):
     ends = [0, *sorted(cuts), EPOCHS]
     saved = copies(cohort(case, epochs=EPOCHS).tensors())
-    for start, end in zip(ends, ends[1:], strict=False):
+    for start, end in pairwise(ends):
         part = cohort(case, epochs=EPOCHS)
         part.restore(saved, start)
         with part.engine.session():
@@ -95,8 +98,18 @@ def test_the_history_holds_the_loss_before_each_recorded_epoch():
     assert start.history[0, 0].item() == pytest.approx((model(x) - y).square().mean().item(), rel=1e-5)
 
 
+def pool_threads(api):
+    return [(pool["filepath"], pool["num_threads"]) for pool in threadpool_info() if pool["user_api"] == api]
+
+
 def blas_threads():
-    return [(pool["filepath"], pool["num_threads"]) for pool in threadpool_info() if pool["user_api"] == "blas"]
+    return pool_threads("blas")
+
+
+def threads_of_torch():
+    """Return how many threads PyTorch has here, and how many it would give to a new thread."""
+    with ThreadPoolExecutor(1) as pool:
+        return torch.get_num_threads(), pool.submit(torch.get_num_threads).result()
 
 
 @pytest.fixture
@@ -113,7 +126,7 @@ def two_threads():
 def test_threads_and_random_state_are_as_before_after_training(case):
     before = blas_threads()
     fit([cohort(case, trials=(trial,)) for trial in range(2)], workers=2)
-    assert torch.get_num_threads() == 2
+    assert threads_of_torch() == (2, 2)
     assert blas_threads() == before
 
 
@@ -130,7 +143,7 @@ def test_threads_and_random_state_are_as_before_after_an_exception(case):
     broken.parameters["missing"] = torch.zeros(3)
     with pytest.raises(Exception, match="missing"):
         fit([broken])
-    assert torch.get_num_threads() == 2
+    assert threads_of_torch() == (2, 2)
     assert blas_threads() == before
 
 
@@ -140,6 +153,34 @@ def test_compiled_training_holds_blas_to_one_thread():
     fit([cohort("compiled abs")], tick=lambda epoch: seen.append({count for _, count in blas_threads()}))
     assert seen
     assert all(counts <= {1} for counts in seen)
+
+
+class Witness:
+    """An engine that trains nothing and sees how many threads it is given."""
+
+    def __init__(self):
+        self.seen = []
+
+    def session(self):
+        return nullcontext()
+
+    def moments(self, parameters):
+        return {}
+
+    def advance(self, parameters, moments, epoch, epochs):
+        # Asking PyTorch would settle the number; asking OpenMP shows what an operation would get.
+        self.seen.append(pool_threads("openmp"))
+        return torch.zeros(1, epochs, dtype=torch.float64)
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.usefixtures("two_threads")
+def test_workers_have_the_threads_that_the_caller_has(threads):
+    torch.set_num_threads(threads)
+    witness = Witness()
+    fit([Cohort(str(i), witness, {"w": torch.zeros(1)}, Protocol(epochs=3)) for i in range(3)], workers=2, pace=0.0)
+    assert len(witness.seen) == 9
+    assert all(seen == pool_threads("openmp") for seen in witness.seen)
 
 
 @pytest.mark.parametrize("activation", ["abs", "relu", "sigmoid"])

@@ -36,7 +36,9 @@ def test_progress_is_shown_on_standard_error_where_somebody_does(capsys, monkeyp
 
 def test_progress_leaves_no_thread_behind_even_after_an_error(capsys, monkeypatch):
     monkeypatch.setenv("FORCE_COLOR", "1")
-    before = threading.active_count()
+    before = set(threading.enumerate())
     with pytest.raises(KeyError), progress("counting", total=3, start=1):
         raise KeyError
-    assert threading.active_count() == before
+    for thread in set(threading.enumerate()) - before:
+        thread.join(timeout=10)
+        assert not thread.is_alive()

@@ -94,7 +94,10 @@ def fit(cohorts: Sequence[Cohort], *, workers: int | None = None, tick: Tick | N
     with ExitStack() as stack:
         for engine in {type(c.engine): c.engine for c in cohorts}.values():
             stack.enter_context(engine.session())
-        pool = stack.enter_context(ThreadPoolExecutor(workers or workers_available()))
+        # A new thread begins with PyTorch's default number of threads, whatever this one was told.
+        threads = (torch.get_num_threads(),)
+        pool = ThreadPoolExecutor(workers or workers_available(), "train", torch.set_num_threads, threads)
+        stack.enter_context(pool)
         while (left := cohorts[0].protocol.epochs - cohorts[0].epoch) > 0:
             started, chunk = time.perf_counter(), min(chunk, left)
             _finish(pool.map(lambda cohort, n=chunk: cohort.advance(n), cohorts))

@@ -162,8 +162,10 @@ def _c04(results: Results) -> Judgement:
 
 def _kept_centering(results: Results, dim: int, activation: str) -> str:
     rows = _trials(results, dim, activation)
-    learned = explained(results, dim, rows["test_mse"]) > 0.99
-    medians = [number(float(rows["centering"][mask].median())) for mask in (learned, ~learned)]
+    learned = explained(results, dim, rows["test_mse"]) > LEARNED
+    medians = [
+        number(float(rows["centering"][mask].median())) if mask.any() else "none" for mask in (learned, ~learned)
+    ]
     return f"{dim}-D {activation} {medians[0]} and {medians[1]}"
 
 
@@ -200,11 +202,13 @@ def _c06(results: Results) -> Judgement:
     units = all(mean["sphericity", d, "abs"] < mean["sphericity", d, a] for d in dims for a in ("relu", "sigmoid"))
     data = all(mean["data_sphericity", d, "abs"] < mean["data_sphericity", d, "relu"] for d in dims)
     verdict: Verdict = "supported" if units and data else "depends" if units or data else "contradicted"
+    whiter = [d for d in dims if mean["data_sphericity", d, "abs"] < mean["data_sphericity", d, "relu"]]
+    where = f"in {_named(whiter)}" if whiter else "nowhere"
     reason = (
-        f"As S1 measures it, over units, Abs has {'' if units else 'not '}the smallest norm. But 2D units in D "
-        "dimensions cannot be white: their norm is at least sqrt(2D), whatever they learned. Measured on the data's "
-        f"side, where the number of units does not matter, Abs is {'' if data else 'not '}whiter than ReLU in "
-        f"{_named(dims)}: what decides is how many directions a trial lost."
+        f"As S1 measures it, over units, Abs has {'' if units else 'not '}the smallest norm. But 2D units that do not "
+        "pair up cannot be white in D dimensions: their norm is at least sqrt(2D), whatever they learned. Measured on "
+        f"the data's side, where the number of units does not matter, Abs is whiter than ReLU {where} (of "
+        f"{_named(dims)}): what decides is how many directions a trial lost."
     )
     sides = [
         Evidence(f"{d}-D {a}: on the data's side", float(mean["data_sphericity", d, a]))
@@ -244,13 +248,16 @@ def _c08(results: Results) -> Judgement:
         return _not_run("Abs and ReLU")
     table = starts_compared(results)
     rows = table[table["dim"].isin(judged(results)) & table["activation"].isin(["abs", "relu"])]
-    one = rows[rows["start"] == "clusters"]
-    better = (one["start_mse"] < one["random_mse"]) & (one["p_value"] < SIGNIFICANT)
+    better = (rows["start_mse"] < rows["random_mse"]) & (rows["p_value"] < SIGNIFICANT)
     verdict: Verdict = "supported" if better.all() else "depends" if better.any() else "contradicted"
+    one = rows[rows["start"] == "clusters"]
+    lost = number(float(one["start_lost"].mean()))
     never = ", ".join(f"{r.dim}-D {r.activation} {r.never:.0%}" for r in one.itertuples())
+    worse = ", ".join(f"{r.dim}-D {r.activation} from {r.start}" for r in rows[~better].itertuples())
     reason = (
-        "One cluster, as the data is, puts the hyperplanes where they belong: no direction is lost, and the loss "
-        f"begins where random starts rarely arrive. Random trials that never reach the loss it begins with: {never}."
+        f"Started from one cluster, as the data is, a trial loses {lost} directions on average. "
+        f"Random trials that never reach the loss it begins with: {never}. "
+        + (f"Not better than random: {worse}; the number of clusters has to be right." if worse else "")
     )
     evidence = []
     for row in rows.itertuples():

@@ -24,7 +24,7 @@ def judged(results: Results) -> tuple[int, ...]:
     """Return the dimensions run at the paper's protocol (or longer) with enough trials to judge by."""
     sizes = results.plan.sizes
     full = [d for d in sizes if d in PAPER and sizes[d].trials >= FEWEST_TRIALS]
-    return tuple(d for d in full if (sizes[d].epochs, sizes[d].samples) >= (PAPER[d].epochs, PAPER[d].samples))
+    return tuple(d for d in full if sizes[d].epochs >= PAPER[d].epochs and sizes[d].samples >= PAPER[d].samples)
 
 
 def explained(results: Results, dim: int, mse: np.ndarray | pd.Series) -> np.ndarray:

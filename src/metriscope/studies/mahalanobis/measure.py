@@ -120,9 +120,8 @@ def _mse(model: Mahalanobis, x: Tensor, y: Tensor) -> float:
 
 def _weights(network: Trained, task: Problem) -> dict[str, float]:
     linear, gaussian = network.model.linear, task.gaussian
-    weight, bias = linear.weight.double(), linear.bias.double()
-    pairs = probes.mirrored_pairs(weight, MIRROR_THRESHOLD)
-    unique, _ = functional.deduplicate(weight, bias, MIRROR_THRESHOLD)
+    pairs = probes.mirrored_pairs(linear.weight, MIRROR_THRESHOLD)
+    unique = _unique(network)
     recovery = probes.eigen_recovery(unique, gaussian.cov)
     return {
         "mirrored": float(len(pairs)) if network.activation == "relu" else float("nan"),
@@ -132,6 +131,14 @@ def _weights(network: Trained, task: Problem) -> dict[str, float]:
         "eigenvector_cosine": recovery.mean_cosine,
         "metric_error": probes.metric_error(unique, gaussian.cov, relative=True),
     }
+
+
+def _unique(network: Trained) -> Tensor:
+    """Return the weights with one unit of each mirrored pair: a pair of ReLU units is one Abs unit."""
+    linear = network.model.linear
+    if network.activation != "relu":
+        return linear.weight
+    return functional.deduplicate(linear.weight, linear.bias, MIRROR_THRESHOLD)[0]
 
 
 def _rank(network: Trained, task: Problem) -> dict[str, float]:
@@ -179,10 +186,6 @@ def spectra(trained: Iterable[Trained], tasks: Mapping[int, Problem]) -> dict[tu
 
 def recovered(trained: Iterable[Trained], task: Problem, activation: str) -> np.ndarray:
     """Return the eigenvalue each matched unit stands for, trials from random starts by principal axes."""
-    found = []
-    for network in trained:
-        if (network.dim, network.start, network.activation) == (task.gaussian.dim, "random", activation):
-            linear = network.model.linear
-            unique, _ = functional.deduplicate(linear.weight.double(), linear.bias.double(), MIRROR_THRESHOLD)
-            found.append(probes.eigen_recovery(unique, task.gaussian.cov).estimates)
-    return np.array(found)
+    wanted = (task.gaussian.dim, "random", activation)
+    chosen = [n for n in trained if (n.dim, n.start, n.activation) == wanted]
+    return np.array([probes.eigen_recovery(_unique(n), task.gaussian.cov).estimates for n in chosen])

@@ -20,7 +20,7 @@ def sections(results: Results) -> tuple[Section, ...]:
         Section("What the means hide: lost directions", _lost(results)),
         Section("Starting from clusters", _starts(results)),
         Section("Verdicts C01 to C08", (Ledger(verdicts(results)),)),
-        Section("Every number", (Details("All trials and diagnoses", tables.everything(results)),)),
+        Section("Every number", _numbers(results)),
     )
 
 
@@ -35,15 +35,22 @@ def _introduction(results: Results) -> str:
     )
 
 
+def _numbers(results: Results) -> tuple[Block, ...]:
+    whole = tuple(tables.metrics(results, dim) for dim in results.plan.sizes)
+    return (
+        Details("Every metric: mean, sd, variance, extremes, 95 % interval, best run; ours and published", whole),
+        Details("All trials, diagnoses and further Gaussians", tables.everything(results)),
+    )
+
+
 def _results(results: Results) -> tuple[Block, ...]:
     blocks: list[Block] = [tables.protocol(results), tables.placement(results)]
     if len(results.others):
         blocks.append(figures.gaussians(results))
     if 2 in results.plan.sizes:
         blocks.append(figures.hyperplanes(results))
-    blocks += [figures.curves(results), figures.distributions(results)]
-    blocks += [tables.metrics(results, dim) for dim in results.plan.sizes]
-    blocks.append(figures.eigenvalues(results))
+    blocks += [tables.beside(results, dim) for dim in results.plan.sizes]
+    blocks += [figures.distributions(results), figures.curves(results), figures.eigenvalues(results)]
     return tuple(blocks)
 
 

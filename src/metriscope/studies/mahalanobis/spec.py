@@ -44,7 +44,7 @@ PROFILES = {
     "quick": {
         2: PAPER[2],
         10: replace(PAPER[10], epochs=10_000),
-        100: replace(PAPER[100], epochs=150, trials=4),
+        100: replace(PAPER[100], epochs=100, trials=4),
     },
 }
 DIMS = tuple(PAPER)
@@ -54,7 +54,7 @@ PROFILE_STARTS = {"paper": ("random", "clusters", "clusters-2"), "quick": ("rand
 
 # S1 prints results for one Gaussian a dimension, and not the Gaussian. How much depends on it is measured on
 # this many more; 100-D has none, at hours each.
-PROFILE_OTHERS = {"paper": {2: 19, 10: 9}, "quick": {2: 5}}
+PROFILE_OTHERS = {"paper": {2: 19, 10: 4}, "quick": {2: 4}}
 
 
 @dataclass(frozen=True)

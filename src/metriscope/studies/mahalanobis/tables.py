@@ -8,7 +8,8 @@ import numpy as np
 import pandas as pd
 
 from metriscope.probes import lost_directions
-from metriscope.report import Table, number
+from metriscope.report import Table, interval, number
+from metriscope.report.numbers import MISSING
 from metriscope.studies.contract import published
 from metriscope.studies.mahalanobis.comparison import judged, starts_compared
 from metriscope.studies.mahalanobis.failures import OUTCOMES
@@ -17,7 +18,7 @@ from metriscope.studies.mahalanobis.measure import METRICS, best_trials
 from metriscope.studies.mahalanobis.results import Results
 from metriscope.studies.mahalanobis.spec import NAME, PAPER
 
-__all__ = ["everything", "failures", "lost", "metrics", "placement", "protocol", "starts"]
+__all__ = ["beside", "everything", "failures", "lost", "metrics", "placement", "protocol", "starts"]
 
 STATISTICS = ("mean", "sd", "variance", "minimum", "maximum", "low", "high")
 SHORT = {"minimum": "min", "maximum": "max", "low": "95 % low", "high": "95 % high", "best": "best run"}
@@ -64,6 +65,40 @@ def metrics(results: Results, dim: int) -> Table:
     count = results.plan.sizes[dim].trials
     note = f"{count} trials from random starts; interval: 95 % t interval of the mean. Best run: least training loss."
     return Table(f"metrics-{dim}d", f"{dim}-D, all metrics", frame, note, groups=groups, labels=labels)
+
+
+def beside(results: Results, dim: int) -> Table:
+    """Return the metrics that S1 prints, ours beside the published: means with intervals, and best runs."""
+    whole = metrics(results, dim).frame
+    printed = [m.title for m in METRICS if m.published]
+    rows = whole[whole["metric"].isin(printed)].reset_index(drop=True)
+    columns = {
+        "metric": rows["metric"],
+        "network": rows["network"],
+        "ours mean": rows["mean"],
+        "ours 95 % interval": [_interval(*ends) for ends in zip(rows["low"], rows["high"], strict=True)],
+        "ours best": rows["best"],
+        "published mean": rows["published mean"],
+        "published best": rows["published best"],
+    }
+    groups = {
+        "ours": ("ours mean", "ours 95 % interval", "ours best"),
+        "published": ("published mean", "published best"),
+    }
+    labels = {
+        "ours mean": "mean",
+        "ours 95 % interval": "95 % interval",
+        "ours best": "best run",
+        "published mean": "mean",
+        "published best": "best run",
+    }
+    note = f"{results.plan.sizes[dim].trials} trials from random starts. Best run: least training loss."
+    frame = pd.DataFrame(columns)
+    return Table(f"beside-{dim}d", f"{dim}-D, ours beside the published", frame, note, groups=groups, labels=labels)
+
+
+def _interval(low: float, high: float) -> str:
+    return MISSING if np.isnan(low) else interval(low, high)
 
 
 def _printed(printed: pd.DataFrame, key: tuple[str, str]) -> dict[str, float]:

@@ -1,0 +1,112 @@
+"""The README keeps its word: its code runs and prints what it says, its commands and its links exist."""
+
+from __future__ import annotations
+
+import re
+import shlex
+import subprocess
+import sys
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from metriscope.cli import main
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
+OWN_COMMAND = re.compile(r"^(?:metriscope|\./run)\b")
+DOCUMENTS = [
+    ROOT / "README.md",
+    ROOT / "CONTRIBUTING.md",
+    ROOT / "CHANGELOG.md",
+    *sorted((ROOT / "docs").rglob("*.md")),
+]
+
+
+def blocks(text: str) -> list[tuple[str, str]]:
+    """Return (language, content) of every fenced block, in order."""
+    return [(match[1], match[2]) for match in BLOCK.finditer(text)]
+
+
+def code_and_output(text: str) -> tuple[str, str]:
+    """Return all Python of a page as one program, and everything it should print."""
+    found = blocks(text)
+    program = "".join(content for language, content in found if language == "python")
+    printed = "".join(
+        after for (before, _), (language, after) in pairwise(found) if (before, language) == ("python", "text")
+    )
+    return program, printed
+
+
+def commands(text: str) -> list[list[str]]:
+    """Return the words of each metriscope command in a page's shell blocks and inline code."""
+    lines = [line for language, content in blocks(text) if language == "sh" for line in content.splitlines()]
+    lines += re.findall(r"(?<!`)`([^`\n]+)`(?!`)", BLOCK.sub("", text))
+    words = [shlex.split(line.replace("\\|", "|"), comments=True) for line in lines if OWN_COMMAND.match(line)]
+    return [line[1:] for line in words if line[1:]]
+
+
+def help_of(command: str, capsys: pytest.CaptureFixture[str]) -> str:
+    with pytest.raises(SystemExit) as stop:
+        main([command, "--help"])
+    assert not stop.value.code
+    return capsys.readouterr().out
+
+
+def links(text: str) -> list[str]:
+    return [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if not link.startswith(("http", "#"))]
+
+
+def test_the_code_of_the_readme_prints_what_the_readme_says(tmp_path):
+    program, printed = code_and_output(README)
+    assert program.count("\n") > 30
+    command = [sys.executable, "-W", "error", "-c", program]
+    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.stderr == ""
+    assert done.stdout == printed
+
+
+def test_every_command_and_option_of_the_readme_exists(capsys):
+    found = commands(README)
+    assert {line[0] for line in found} == {"reproduce", "runs", "bench"}
+    for name, *words in found:
+        text = help_of(name, capsys)
+        assert all(word in text for word in words if word.startswith("--"))
+
+
+def test_every_option_of_the_study_is_in_the_readme(capsys):
+    options = set(re.findall(r"--[a-z]+", help_of("reproduce", capsys))) - {"--help"}
+    assert options == set(re.findall(r"^\| `(--[a-z]+)", README, re.MULTILINE))
+
+
+def test_the_two_commands_of_the_first_screen_are_there_and_can_be_run():
+    scripts = [line.split()[0] for line in README.splitlines() if line.startswith(("./run ", "./test "))]
+    assert scripts == ["./run", "./test"]
+    assert all((ROOT / script).stat().st_mode & 0o111 for script in scripts)
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: page.name)
+def test_every_file_that_a_page_links_to_exists(page):
+    assert [link for link in links(page.read_text(encoding="utf-8")) if not (page.parent / link).exists()] == []
+
+
+def test_every_folder_of_the_readmes_table_exists():
+    rows = re.findall(r"^\| (`[^|]*/[^|]*`) \|", README, re.MULTILINE)
+    folders = [folder for row in rows for folder in re.findall(r"`([^`]+)`", row)]
+    assert "src/metriscope/nn/" in folders
+    assert [folder for folder in folders if not (ROOT / folder).exists()] == []
+
+
+def test_the_benchmark_named_in_the_readme_exists():
+    from metriscope.benching import benchmarks
+
+    assert {line[1] for line in commands(README) if line[0] == "bench"} <= set(benchmarks())
+
+
+def test_a_wrong_link_a_wrong_output_and_a_command_are_found():
+    page = "[a](b.md) [c](https://d)\n```python\nprint(1)\n```\n```text\n2\n```\n```sh\nmetriscope runs list # x\n```\n"
+    assert links(page) == ["b.md"]
+    assert code_and_output(page) == ("print(1)\n", "2\n")
+    assert commands(page + "Use `metriscope bench` or `./run`.") == [["runs", "list"], ["bench"]]
