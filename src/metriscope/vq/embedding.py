@@ -132,7 +132,7 @@ def _by_points(p: Patterns, scale: Float64[np.ndarray, " u"], wanted: int | None
 
 def _centred_kernel(distances: np.ndarray) -> Matrix:
     """Return -B / 2."""
-    half = distances * -0.5
+    half = np.multiply(distances, -0.5, dtype=np.float64)
     half -= half.mean(0)
     half -= half.mean(1, keepdims=True)
     return half

@@ -33,8 +33,8 @@ __all__ = [
 T = TypeVar("T")
 R = TypeVar("R")
 
-# Beyond 768 bits a row, numkong's blocked products win; below, its cost of starting a pair does not pay.
-NARROW = 96
+# Beyond 1,152 bits a row, numkong's blocked products win; below, its cost of starting a pair does not pay.
+NARROW = 144
 # A stretch of one output row and of eight rows of words: it stays in the first-level cache.
 _STRETCH = 1024
 _STEP = 8
@@ -61,14 +61,13 @@ def row_slices(count: int, size: int) -> Iterator[slice]:
     return (slice(start, min(start + size, count)) for start in range(0, count, size))
 
 
-def distance_dtype(width: int) -> type[np.signedinteger[Any]]:
-    """Return the smallest integer type in which a distance of ``width`` bits can be negated, squared and subtracted.
+def compact_dtype(width: int) -> np.dtype[Any]:
+    """Return a small integer type that holds distances of ``width`` bits.
 
-    >>> distance_dtype(181), distance_dtype(182)
-    (<class 'numpy.int16'>, <class 'numpy.int32'>)
+    >>> compact_dtype(32767), compact_dtype(32768)
+    (dtype('int16'), dtype('int32'))
     """
-    fitting = (kind for kind in (np.int16, np.int32) if width * width <= np.iinfo(kind).max)
-    return next(fitting, np.int64)
+    return np.dtype(np.int16 if width <= np.iinfo(np.int16).max else np.int32)
 
 
 def _popcount(context: Any, word: Any) -> Any:
@@ -140,22 +139,22 @@ class Columns:
     """Rows of bits made ready to be compared with many others: words by columns, or numkong's own order."""
 
     count: int
-    dtype: type[np.signedinteger[Any]]
+    dtype: np.dtype[Any]
     words: Shaped[np.ndarray, "w m"] | None = None
     packed: nk.PackedMatrix | None = None
 
 
-def _words(packed: UInt8[np.ndarray, "n b"], dtype: type[np.signedinteger[Any]]) -> Shaped[np.ndarray, "n w"]:
+def _words(packed: UInt8[np.ndarray, "n b"], dtype: np.dtype[Any]) -> Shaped[np.ndarray, "n w"]:
     """Return the bytes as words as wide as the distances: the counts need no widening then."""
-    word = np.dtype(np.uint16 if dtype is np.int16 else np.uint32)
+    word = np.dtype(np.uint16 if dtype.itemsize < 4 else np.uint32)
     lack = -packed.shape[1] % word.itemsize
     padded = np.pad(packed, ((0, 0), (0, lack))) if lack else packed
     return np.ascontiguousarray(padded).view(word)
 
 
-def columns_of(packed: UInt8[np.ndarray, "m b"], dtype: type[np.signedinteger[Any]]) -> Columns:
+def columns_of(packed: UInt8[np.ndarray, "m b"], dtype: np.dtype[Any]) -> Columns:
     """Return rows made ready for :func:`write_distances` into arrays of ``dtype``."""
-    if packed.shape[1] <= NARROW and dtype is not np.int64:
+    if packed.shape[1] <= NARROW:
         return Columns(len(packed), dtype, np.ascontiguousarray(_words(packed, dtype).T))
     if not len(packed):
         return Columns(0, dtype)

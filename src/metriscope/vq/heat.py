@@ -14,7 +14,7 @@ from jaxtyping import Float64, Int64
 from numpy.typing import ArrayLike
 
 from metriscope.train import workers_available
-from metriscope.vq.hamming import columns_of, compiled, distance_dtype, in_parallel, row_slices, write_distances
+from metriscope.vq.hamming import columns_of, compiled, compact_dtype, in_parallel, row_slices, write_distances
 from metriscope.vq.patterns import Patterns, check_same_points
 
 __all__ = ["FORMS", "heat_cosine", "pair_counts"]
@@ -107,7 +107,7 @@ def _over_pairs(
 
 def _over_columns(p: Patterns, q: Patterns, columns: slice, add: Callable[..., None]) -> None:
     """Call ``add`` with both networks' distances of ``columns`` to all points not behind them."""
-    ready = [columns_of(each.packed[columns], distance_dtype(each.width)) for each in (p, q)]
+    ready = [columns_of(each.packed[columns], compact_dtype(each.width)) for each in (p, q)]
     room = [np.empty((_ROWS, each.count), each.dtype) for each in ready]
     for rows in row_slices(columns.stop, _ROWS):
         tiles = [each[: rows.stop - rows.start] for each in room]

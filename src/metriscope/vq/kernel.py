@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 import torch
 from jaxtyping import Float64, Int, Num, UInt8
+from numpy.typing import DTypeLike
 
-from metriscope.vq.hamming import columns_of, compiled, distance_dtype, in_parallel, row_slices, write_distances
+from metriscope.train import workers_available
+from metriscope.vq.hamming import columns_of, compiled, compact_dtype, in_parallel, row_slices, write_distances
 from metriscope.vq.patterns import Layer, Patterns
 
 __all__ = ["Weights", "check_same_layers", "layer_weights", "vq_blocks", "vq_kernel"]
@@ -22,8 +24,9 @@ Weights = Sequence[float] | Mapping[str, float] | str | None
 
 # Rows given to one thread at a time; tiles of a symmetric kernel; both fit the second-level cache.
 _ROWS, _TILE = 64, 512
+_ROWS_ELSEWHERE = 4096
 # Bytes of a row beyond which computing a pair costs more than copying it to the other side of the diagonal.
-_WORTH_MIRRORING = 96
+_WORTH_MIRRORING = 320
 
 
 def layer_weights(layers: Sequence[Layer], weights: Weights) -> Float64[np.ndarray, " l"]:
@@ -59,13 +62,18 @@ def check_same_layers(p: Sequence[Layer], q: Sequence[Layer]) -> None:
 
 
 def vq_kernel(
-    p: Patterns, q: Patterns | None = None, weights: Weights = None, device: str | torch.device | None = None
+    p: Patterns,
+    q: Patterns | None = None,
+    weights: Weights = None,
+    device: str | torch.device | None = None,
+    dtype: DTypeLike | None = None,
 ) -> Num[np.ndarray, "n m"]:
     """Return the distances of the points of ``p`` to those of ``q``, or to each other.
 
-    Without ``weights`` they are exact integers, of the smallest signed type that also holds their squares. With
-    ``weights``, one number per layer (a sequence, or a mapping by name) or ``"mean"`` (each layer's distance divided
-    by its width, averaged over layers: for architectures of different size), they are float64.
+    Without ``weights`` they are exact integers: int32, or int64 where int32 would not hold their squares, or a
+    smaller ``dtype`` by choice, to save memory. With ``weights``, one number per layer (a sequence, or a mapping by
+    name) or ``"mean"`` (each layer's distance divided by its width, averaged over layers: for architectures of
+    different size), they are float64.
     ``device`` computes them there, as products of signs, in place of counting packed bits on the processor.
 
     >>> p = Patterns((Layer("act", 3, "relu"),), np.array([[0b10100000], [0b01000000]], np.uint8))
@@ -73,17 +81,11 @@ def vq_kernel(
     [[0, 3], [3, 0]]
     """
     parts = _parts(p, q, weights)
-    out = np.empty((len(p), len(p if q is None else q)), _dtype(p, weights))
-    if device is not None:
-        write = _products(parts, torch.device(device), out.dtype)
-        for rows in row_slices(len(p), _TILE):
-            out[rows] = write(rows)
-    elif weights is None:
-        _fill(parts[0], out, q is None)
+    out = np.empty((len(p), len(parts[0].columns)), _dtype(p, weights, dtype))
+    if q is None and weights is None and device is None and parts[0].rows.shape[1] > _WORTH_MIRRORING:
+        _write_half(parts[0], out)
     else:
-        tasks = list(row_slices(len(p), _ROWS))
-        rows_of = _counts(parts, out.dtype)
-        in_parallel(lambda rows: out.__setitem__(rows, rows_of(rows)), tasks)
+        _writer(parts, device, out.dtype)(slice(0, len(p)), out)
     return out
 
 
@@ -102,12 +104,15 @@ def vq_blocks(
     """
     if block < 1:
         raise ValueError(f"a block needs at least one row, got {block}")
-    parts, dtype = _parts(p, q, weights), np.dtype(_dtype(p, weights))
-    if device is not None:
-        rows_of = _products(parts, torch.device(device), dtype)
-        return ((rows, rows_of(rows)) for rows in row_slices(len(p), block))
-    rows_of = _counts(parts, dtype)
-    return ((rows, _together(rows_of, rows)) for rows in row_slices(len(p), block))
+    parts, dtype = _parts(p, q, weights), _dtype(p, weights, None)
+    write = _writer(parts, device, dtype)
+
+    def distances(rows: slice) -> Num[np.ndarray, "k m"]:
+        out = np.empty((rows.stop - rows.start, len(parts[0].columns)), dtype)
+        write(rows, out)
+        return out
+
+    return ((rows, distances(rows)) for rows in row_slices(len(p), block))
 
 
 @dataclass(frozen=True)
@@ -120,8 +125,16 @@ class _Part:
     columns: UInt8[np.ndarray, "m b"]
 
 
-def _dtype(p: Patterns, weights: Weights) -> type[np.number[Any]]:
-    return distance_dtype(p.width) if weights is None else np.float64
+def _dtype(p: Patterns, weights: Weights, wanted: DTypeLike | None) -> np.dtype[Any]:
+    if wanted is None:
+        fits = p.width**2 <= np.iinfo(np.int32).max
+        return np.dtype(np.float64 if weights is not None else np.int32 if fits else np.int64)
+    found = np.dtype(wanted)
+    if weights is not None:
+        raise ValueError(f"weighted distances are float64; dtype={found} is for distances without weights")
+    if found.kind not in "iu" or np.iinfo(found).max < p.width:
+        raise ValueError(f"dtype must be an integer type that holds distances up to {p.width}, got {found}")
+    return found
 
 
 def _parts(p: Patterns, q: Patterns | None, weights: Weights) -> list[_Part]:
@@ -141,67 +154,73 @@ def _parts(p: Patterns, q: Patterns | None, weights: Weights) -> list[_Part]:
     return found
 
 
-Rows = Callable[[slice], Num[np.ndarray, "k m"]]
+# Writes the distances of some rows into the room for them.
+Write = Callable[[slice, np.ndarray], None]
 
 
-def _counts(parts: list[_Part], dtype: np.dtype[Any]) -> Rows:
-    """Return a function from rows to their distances, by counting bits."""
-    ready = [columns_of(part.columns, distance_dtype(part.width)) for part in parts]
+def _writer(parts: list[_Part], device: str | torch.device | None, dtype: np.dtype[Any]) -> Write:
+    """Return the writer for a device; the processor's shares its rows between threads."""
+    if device is not None:
+        return _by_pieces(_products(parts, torch.device(device)), _ROWS_ELSEWHERE, 1)
+    return _by_pieces(_counts(parts, None if dtype.kind == "f" else dtype), _ROWS, workers_available())
 
-    def rows_of(rows: slice) -> Num[np.ndarray, "k m"]:
-        total: Any = None
+
+def _by_pieces(write: Write, size: int, workers: int) -> Write:
+    """Return a writer that hands on a few rows at a time."""
+
+    def write_all(rows: slice, out: Num[np.ndarray, "k m"]) -> None:
+        def one(some: slice) -> None:
+            write(slice(rows.start + some.start, rows.start + some.stop), out[some])
+
+        in_parallel(one, row_slices(len(out), size), workers)
+
+    return write_all
+
+
+def _counts(parts: list[_Part], exact: np.dtype[Any] | None) -> Write:
+    """Return a writer that counts packed bits, as they are in a type for exact distances, or weighted."""
+    dtypes = [compact_dtype(part.width) if exact is None else exact for part in parts]
+    ready = [columns_of(part.columns, dtype) for part, dtype in zip(parts, dtypes, strict=True)]
+
+    def write(rows: slice, out: Num[np.ndarray, "k m"]) -> None:
+        if exact is not None:
+            write_distances(parts[0].rows[rows], ready[0], out)
+            return
+        out[:] = 0
         for part, columns in zip(parts, ready, strict=True):
-            found = np.empty((rows.stop - rows.start, columns.count), columns.dtype)
+            found = np.empty(out.shape, columns.dtype)
             write_distances(part.rows[rows], columns, found)
-            if dtype.kind == "i":
-                return found
-            total = found * part.weight if total is None else np.add(total, found * part.weight, out=total)
-        return total
+            out += np.multiply(found, part.weight, dtype=np.float64)
 
-    return rows_of
+    return write
 
 
-def _together(rows_of: Rows, rows: slice) -> Num[np.ndarray, "k m"]:
-    """Return the distances of ``rows``, found by all threads."""
-    pieces = [slice(rows.start + r.start, rows.start + r.stop) for r in row_slices(rows.stop - rows.start, _ROWS)]
-    return np.concatenate(in_parallel(rows_of, pieces))
+def _products(parts: list[_Part], device: torch.device) -> Write:
+    """Return a writer that multiplies signs on a device.
 
-
-def _products(parts: list[_Part], device: torch.device, dtype: np.dtype[Any]) -> Rows:
-    """Return a function from rows to their distances, by products of signs on a device.
-
-    Products of signs are whole numbers below 2^24: single precision adds them without rounding, whatever its order.
+    Sums of products of signs are whole numbers below 2^24: single precision holds them exactly, in any order.
     """
     columns = [_signs(part.columns, device) for part in parts]
 
-    def rows_of(rows: slice) -> Num[np.ndarray, "k m"]:
-        total: Any = 0
+    def write(rows: slice, out: Num[np.ndarray, "k m"]) -> None:
+        total = np.zeros(out.shape)
         for part, right in zip(parts, columns, strict=True):
             # The bits that fill up a byte agree everywhere: they cancel against the number of all bits.
-            differing = (right.shape[1] - _signs(part.rows[rows], device) @ right.mT) / 2
-            total = total + differing.double().cpu().numpy() * part.weight
-        return total.astype(dtype)
+            different = (right.shape[1] - _signs(part.rows[rows], device) @ right.mT) / 2
+            total += part.weight * different.cpu().double().numpy()
+        out[:] = total
 
-    return rows_of
+    return write
 
 
 def _signs(packed: UInt8[np.ndarray, "n b"], device: torch.device) -> torch.Tensor:
     return torch.from_numpy(np.unpackbits(packed, axis=1)).to(device, torch.float32).mul_(2).sub_(1)
 
 
-def _fill(part: _Part, out: Int[np.ndarray, "n m"], symmetric: bool) -> None:
-    """Write exact distances, each pair once where that is the cheaper way."""
-    dtype = distance_dtype(part.width)
-    if symmetric and part.rows.shape[1] > _WORTH_MIRRORING:
-        _fill_half(part, out)
-        return
-    columns = columns_of(part.columns, dtype)
-    in_parallel(lambda rows: write_distances(part.rows[rows], columns, out[rows]), row_slices(len(out), _ROWS))
-
-
-def _fill_half(part: _Part, out: Int[np.ndarray, "n n"]) -> None:
+def _write_half(part: _Part, out: Int[np.ndarray, "n n"]) -> None:
+    """Write the distances of points to each other, each pair counted once."""
     tiles = list(row_slices(len(out), _TILE))
-    ready = in_parallel(lambda rows: columns_of(part.columns[rows], out.dtype.type), tiles)
+    ready = in_parallel(lambda rows: columns_of(part.columns[rows], out.dtype), tiles)
 
     def write(task: tuple[int, int]) -> None:
         rows, columns = tiles[task[0]], tiles[task[1]]

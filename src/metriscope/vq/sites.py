@@ -19,6 +19,7 @@ from typing import Any, Literal
 import numpy as np
 import torch
 from torch import Tensor, nn
+from torch._C._functorch import is_functorch_wrapped_tensor
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -97,8 +98,10 @@ class Watch:
     def _is_activation(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Say whether a call is given values of points: real numbers, and not one of the model's own weights."""
         x = args[0] if args else kwargs.get("input")
-        if not isinstance(x, Tensor) or not x.is_floating_point() or x.ndim == 0:
+        if not isinstance(x, Tensor) or not x.is_floating_point() or x.ndim == 0 or x.numel() == 0:
             return False
+        if is_functorch_wrapped_tensor(x):
+            raise ValueError("an activation runs inside torch.vmap or torch.func, where its values cannot be read")
         return x.layout == torch.strided and x.untyped_storage().data_ptr() not in self._weights
 
     def _record(self, call: Call, reading: Reading) -> None:

@@ -7,10 +7,10 @@ import warnings
 import pytest
 import torch
 from torch import nn
-from vq.capture.networks import NETWORKS, drawn, points
 
 from metriscope.vq.capture import capture
 from metriscope.vq.packing import _pack_where_it_is, pack_bits
+from vq.capture.networks import NETWORKS, drawn, points
 
 KIND, SHAPE = NETWORKS["residual convolutions"]
 X = points(9, *SHAPE)
@@ -58,6 +58,15 @@ def test_a_compiled_network_is_run_as_it_was_written(model):
     compiled = torch.compile(model, backend="eager")
     assert capture(compiled, X).equals(expected)
     assert capture(nn.Sequential(compiled), X).packed.tolist() == expected.packed.tolist()
+
+
+def test_an_activation_inside_vmap_is_refused():
+    class Mapped(nn.Module):
+        def forward(self, x):
+            return torch.vmap(torch.relu)(x)
+
+    with pytest.raises(ValueError, match="an activation runs inside torch.vmap or torch.func"):
+        capture(Mapped(), X)
 
 
 def test_a_network_spread_over_devices_goes_by_its_own_names(model):

@@ -10,9 +10,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
-from vq.capture.networks import Text, drawn, points, signs_by_hand
 
 from metriscope.vq.capture import capture
+from vq.capture.networks import Text, drawn, points, signs_by_hand
 
 MODEL = drawn(nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 5), nn.Tanh()))
 X = points(10, 4)
@@ -83,7 +83,9 @@ def test_sequences_of_any_length_have_the_same_channels():
     p = capture(model, [{"input_ids": short}, {"input_ids": long}], conv="channels")
     halves = [capture(model, {"input_ids": words}, conv="channels").signs() for words in (short, long)]
     assert (p.signs() == np.concatenate(halves)).all()
-    with pytest.raises(ValueError, match=r"layer 'act' was gelu of shape \(3, 12\) in the first batch and is .* \(5, 12\)"):
+    with pytest.raises(
+        ValueError, match=r"layer 'act' was gelu of shape \(3, 12\) in the first batch and is .* \(5, 12\)"
+    ):
         capture(model, [{"input_ids": short}, {"input_ids": long}])
 
 

@@ -7,10 +7,10 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
-from vq.capture.networks import NETWORKS, Calls, drawn, flat, points, signs_by_hand
 
 from metriscope.nn import Abs
 from metriscope.vq.capture import capture, describe
+from vq.capture.networks import NETWORKS, Calls, drawn, flat, points, signs_by_hand
 
 AT_ZERO = (0.0,)
 # Kind, thresholds, and every way to write it.
@@ -183,9 +183,9 @@ def test_weights_that_pass_through_an_activation_are_no_activations():
     assert "sigmoid()" in str(describe(Scaled(), points(3, 3)))
 
 
-def test_whole_numbers_are_no_activations():
+def test_whole_numbers_and_nothing_at_all_are_no_activations():
     class Counts(nn.Module):
         def forward(self, x):
-            return F.relu(x) + torch.abs(x.long())
+            return F.relu(x) + torch.abs(x.long()) + F.gelu(x[:, :0]).sum()
 
     assert [layer.kind for layer in capture(Counts(), points(3, 3)).layers] == ["relu"]
