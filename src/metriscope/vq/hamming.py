@@ -22,7 +22,7 @@ from metriscope.train import workers_available
 __all__ = [
     "Columns",
     "columns_of",
-    "distance_dtype",
+    "compact_dtype",
     "in_parallel",
     "popcount",
     "row_slices",

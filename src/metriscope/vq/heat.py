@@ -14,7 +14,7 @@ from jaxtyping import Float64, Int64
 from numpy.typing import ArrayLike
 
 from metriscope.train import workers_available
-from metriscope.vq.hamming import columns_of, compiled, compact_dtype, in_parallel, row_slices, write_distances
+from metriscope.vq.hamming import columns_of, compact_dtype, compiled, in_parallel, row_slices, write_distances
 from metriscope.vq.patterns import Patterns, check_same_points
 
 __all__ = ["FORMS", "heat_cosine", "pair_counts"]

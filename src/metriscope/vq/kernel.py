@@ -15,7 +15,7 @@ from jaxtyping import Float64, Int, Num, UInt8
 from numpy.typing import DTypeLike
 
 from metriscope.train import workers_available
-from metriscope.vq.hamming import columns_of, compiled, compact_dtype, in_parallel, row_slices, write_distances
+from metriscope.vq.hamming import columns_of, compact_dtype, compiled, in_parallel, row_slices, write_distances
 from metriscope.vq.patterns import Layer, Patterns
 
 __all__ = ["Weights", "check_same_layers", "layer_weights", "vq_blocks", "vq_kernel"]
