@@ -70,6 +70,7 @@ __all__ = [
     "vq_kernel",
 ]
 
+
 def __getattr__(name: str) -> Any:
     if name in ("probes", "sklearn"):
         return import_module(f"metriscope.{name}")

@@ -51,8 +51,11 @@ class Reading(Protocol):
     def result(self) -> Any:
         """Return what the call returns where reading it has found that out, else None."""
 
-    def write(self, rows: slice, out: Bool[Tensor, "n u k"]) -> None:
-        """Write the bits of some points."""
+    def write(self, rows: slice, out: Bool[np.ndarray, "n u k"]) -> None:
+        """Write the bits of some points, from values that NumPy can read."""
+
+    def tensor(self, rows: slice) -> Bool[Tensor, "n u k"]:
+        """Return the bits of some points, where their values are."""
 
 
 @dataclass(frozen=True)
@@ -68,14 +71,16 @@ class Levels:
         """Return the number of thresholds."""
         return len(self.levels)
 
-    def write(self, rows: slice, out: Bool[Tensor, "n u k"]) -> None:
-        """Write the bits of some points."""
-        values = self.values[rows].reshape(out.shape[:2])
+    def write(self, rows: slice, out: Bool[np.ndarray, "n u k"]) -> None:
+        """Write the bits of some points, from values that NumPy can read."""
+        values = self.values.numpy()[rows].reshape(out.shape[:2])
         for place, level in enumerate(self.levels):
-            if in_numpy(values):
-                np.greater_equal(values.numpy(), level, out=out[..., place].numpy())
-            else:
-                torch.ge(values, level, out=out[..., place])
+            np.greater_equal(values, level, out=out[..., place])
+
+    def tensor(self, rows: slice) -> Bool[Tensor, "n u k"]:
+        """Return the bits of some points, where their values are."""
+        values = self.values[rows].flatten(1) if self.values.ndim > 1 else self.values[rows, None]
+        return torch.stack([values >= level for level in self.levels], -1)
 
 
 @dataclass(frozen=True)
@@ -92,19 +97,20 @@ class Winners:
         """Return the number of elements in a window."""
         return self.windows.elements
 
-    def write(self, rows: slice, out: Bool[Tensor, "n u k"]) -> None:
-        """Write the bits of some points."""
+    def write(self, rows: slice, out: Bool[np.ndarray, "n u k"]) -> None:
+        """Write the bits of some points, from values that NumPy can read."""
+        places, table = self.windows.places(self.indices.numpy()[rows])
+        # "clip" because the default checks its way through a copy; every place is one of the table's.
+        np.take(table, places.reshape(-1), axis=0, out=out.reshape(places.size, -1), mode="clip")
+
+    def tensor(self, rows: slice) -> Bool[Tensor, "n u k"]:
+        """Return the bits of some points, where their values are."""
         places, table = self.windows.places(self.indices[rows])
-        flat = places.reshape(-1)
-        if flat.device.type == "cpu":
-            # "clip" because the default checks its way through a copy; every place is one of the table's.
-            np.take(table.numpy(), flat.numpy(), axis=0, out=out.numpy().reshape(len(flat), -1), mode="clip")
-        else:
-            out.copy_(table.index_select(0, flat).view(out.shape))
+        return table[places.flatten(1)]
 
 
 def in_numpy(values: Tensor) -> bool:
-    """Say whether NumPy can work on a tensor's memory; it compares several times as fast as PyTorch."""
+    """Say whether NumPy can read a tensor's memory; it compares several times as fast as PyTorch."""
     return values.device.type == "cpu" and values.dtype in (torch.float32, torch.float64)
 
 

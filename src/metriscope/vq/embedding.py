@@ -157,8 +157,8 @@ def _leading(matrix: Matrix, wanted: int | None, points: int) -> tuple[Float64[n
 
 
 def _floor(values: Float64[np.ndarray, " k"], side: int) -> float:
-    """Return what rounding can leave of an eigenvalue that is zero: the entries themselves are exact."""
-    return float(max(values[0], 0.0) * side * np.finfo(np.float64).eps)
+    """Return what rounding, of the entries once and in taking apart, can leave of an eigenvalue that is zero."""
+    return float(16 * max(values[0], 0.0) * side * np.finfo(np.float64).eps)
 
 
 def _check_rank(wanted: int, rank: int, points: int) -> None:

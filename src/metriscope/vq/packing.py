@@ -5,6 +5,10 @@ Axes: N points, U units, K bits a unit, H = U K bits, B bytes.
 
 from __future__ import annotations
 
+from concurrent.futures import Executor
+from math import prod
+from typing import TypeVar
+
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, UInt8
@@ -12,7 +16,9 @@ from torch import Tensor
 
 from metriscope.vq.activations import Reading, in_numpy
 
-__all__ = ["Packer", "RowBuffer", "all_finite", "pack_bits", "pool_positions"]
+__all__ = ["RowBuffer", "all_finite", "pack_reading", "pool_positions"]
+
+Bits = TypeVar("Bits", Tensor, np.ndarray)
 
 # Bits to work on at once: their values and the bits themselves stay in the processor's cache.
 _CHUNK = 1 << 18
@@ -20,73 +26,83 @@ _CHUNK_ELSEWHERE = 1 << 26
 _GROWTH = 1.3
 
 
-def pack_bits(bits: Bool[Tensor, "n h"]) -> UInt8[np.ndarray, "n b"]:
-    """Return eight bits a byte, the first one highest; a last byte that is not full ends in zeros.
+def all_finite(values: Float[np.ndarray, "*n"]) -> bool:
+    """Say whether no value is NaN or infinite, by the extremes: far cheaper than a test of every value.
 
-    >>> pack_bits(torch.tensor([[True, False, True]])).tolist()
-    [[160]]
+    >>> all_finite(np.array([1.0, 2.0])), all_finite(np.array([1.0, np.nan]))
+    (True, False)
     """
-    if bits.device.type == "cpu":
-        return np.packbits(bits.numpy(), axis=1)
-    return _pack_where_it_is(bits).cpu().numpy()
+    with np.errstate(invalid="ignore"):
+        return bool(values.max() < np.inf and values.min() > -np.inf)
 
 
-def _pack_where_it_is(bits: Bool[Tensor, "n h"]) -> UInt8[Tensor, "n b"]:
-    """Pack on the bits' own device: what has to travel is an eighth."""
+def pool_positions(bits: Bits, axis: int) -> Bits:
+    """Return for each channel whether a bit is 1 at any position: from (n, *units, k) to (n, channels, k).
+
+    ``axis`` counts channels, without the points.
+
+    >>> pool_positions(np.array([[[[True], [False]], [[False], [False]]]]), 0)[..., 0]
+    array([[ True, False]])
+    """
+    if isinstance(bits, Tensor):
+        return bits.movedim(axis + 1, 1).flatten(2, -2).any(2)
+    positions = tuple(other for other in range(1, bits.ndim - 1) if other != axis + 1)
+    return np.asarray(bits.any(axis=positions))
+
+
+def pack_reading(reading: Reading, axis: int | None, pool: Executor) -> tuple[UInt8[np.ndarray, "n b"], bool]:
+    """Return the packed bits, pooled if ``axis`` counts channels, and whether all values are finite."""
+    return (_pack_in_numpy if in_numpy(reading.values) else _pack_in_torch)(reading, axis, pool)
+
+
+def _pack_in_numpy(reading: Reading, axis: int | None, pool: Executor) -> tuple[UInt8[np.ndarray, "n b"], bool]:
+    """Share chunks of rows out among as many threads as PyTorch uses; NumPy lets all of them run at once."""
+    values = reading.values.numpy()
+    units = values.shape[1:] or (1,)
+    width = prod(units) * reading.bits
+    packed = np.empty((len(values), -(-(width if axis is None else units[axis] * reading.bits) // 8)), np.uint8)
+    chunks = _chunks(len(values), width, _CHUNK)
+
+    def fill(mine: list[slice]) -> bool:
+        scratch = np.empty((mine[0].stop - mine[0].start, width), bool)
+        finite = True
+        for rows in mine:
+            bits = scratch[: rows.stop - rows.start].reshape(-1, *units, reading.bits)
+            reading.write(rows, bits.reshape(len(bits), -1, reading.bits))
+            pooled = bits if axis is None else pool_positions(bits, axis)
+            packed[rows] = np.packbits(pooled.reshape(len(bits), -1), axis=1)
+            finite = finite and all_finite(values[rows])
+        return finite
+
+    lanes = min(len(chunks), torch.get_num_threads())
+    others = [pool.submit(fill, chunks[lane::lanes]) for lane in range(1, lanes)]
+    return packed, all([fill(chunks[::lanes]), *(other.result() for other in others)])
+
+
+def _pack_in_torch(reading: Reading, axis: int | None, _: Executor) -> tuple[UInt8[np.ndarray, "n b"], bool]:
+    """Pack on the values' own device: what has to travel is an eighth."""
+    values = reading.values
+    units = values.shape[1:] or (1,)
+    parts = []
+    for rows in _chunks(len(values), prod(units) * reading.bits, _CHUNK_ELSEWHERE):
+        bits = reading.tensor(rows)
+        if axis is not None:
+            bits = pool_positions(bits.unflatten(1, units), axis)
+        parts.append(_pack_bits(bits.flatten(1)).cpu().numpy())
+    low, high = values.aminmax()
+    return np.concatenate(parts), bool(low > -torch.inf) and bool(high < torch.inf)
+
+
+def _chunks(count: int, width: int, size: int) -> list[slice]:
+    step = max(1, size // width)
+    return [slice(start, min(start + step, count)) for start in range(0, count, step)]
+
+
+def _pack_bits(bits: Bool[Tensor, "n h"]) -> UInt8[Tensor, "n b"]:
+    """Return eight bits a byte, the first one highest; a last byte that is not full ends in zeros."""
     full = torch.nn.functional.pad(bits.to(torch.uint8), (0, -bits.shape[1] % 8)).unflatten(1, (-1, 8))
     places = torch.tensor([128, 64, 32, 16, 8, 4, 2, 1], dtype=torch.uint8, device=bits.device)
     return (full * places).sum(-1, dtype=torch.uint8)
-
-
-def all_finite(values: Float[Tensor, "*n"]) -> bool:
-    """Say whether no value is NaN or infinite, by the extremes: far cheaper than a test of every value.
-
-    >>> all_finite(torch.tensor([1.0, 2.0])), all_finite(torch.tensor([1.0, float("nan")]))
-    (True, False)
-    """
-    if in_numpy(values):
-        with np.errstate(invalid="ignore"):
-            array = values.numpy()
-            return bool(array.max() < np.inf and array.min() > -np.inf)
-    low, high = values.aminmax()
-    return bool(low > -torch.inf) and bool(high < torch.inf)
-
-
-def pool_positions(bits: Bool[Tensor, "n *u k"], axis: int) -> Bool[Tensor, "n c k"]:
-    """Return for each channel whether a bit is 1 at any position; ``axis`` counts channels, without the points.
-
-    >>> pool_positions(torch.tensor([[[[True], [False]], [[False], [False]]]]), 0).squeeze(-1)
-    tensor([[ True, False]])
-    """
-    return bits.movedim(axis + 1, 1).flatten(2, -2).any(2)
-
-
-class Packer:
-    """Packs readings one after the other through the same scratch memory."""
-
-    def __init__(self) -> None:
-        self._scratch = torch.empty(0, dtype=torch.bool)
-
-    def __call__(self, reading: Reading, axis: int | None = None) -> tuple[UInt8[np.ndarray, "n b"], bool]:
-        """Return the packed bits, pooled if ``axis`` counts channels, and whether all values are finite."""
-        values = reading.values
-        width = values[0].numel() * reading.bits
-        step = max(1, (_CHUNK if values.device.type == "cpu" else _CHUNK_ELSEWHERE) // max(1, width))
-        parts, finite = [], True
-        for start in range(0, len(values), step):
-            rows = slice(start, min(start + step, len(values)))
-            bits = self._bits(rows.stop - start, width, values.device)
-            reading.write(rows, bits.unflatten(1, (-1, reading.bits)))
-            if axis is not None:
-                bits = pool_positions(bits.view(-1, *values.shape[1:], reading.bits), axis).flatten(1)
-            parts.append(pack_bits(bits))
-            finite = finite and all_finite(values[rows])
-        return np.concatenate(parts) if len(parts) > 1 else parts[0], finite
-
-    def _bits(self, rows: int, width: int, device: torch.device) -> Bool[Tensor, "n h"]:
-        if self._scratch.numel() < rows * width or self._scratch.device != device:
-            self._scratch = torch.empty(rows * width, dtype=torch.bool, device=device)
-        return self._scratch[: rows * width].view(rows, width)
 
 
 class RowBuffer:

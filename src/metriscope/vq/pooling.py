@@ -10,14 +10,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any
+from typing import Any, TypeVar
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 from torch.nn import functional as F
 
 __all__ = ["Windows", "adaptive_windows", "pool", "strided_windows"]
+
+
+Places = TypeVar("Places", Tensor, np.ndarray)
 
 
 @dataclass(frozen=True)
@@ -27,32 +31,31 @@ class Windows:
     sizes: tuple[int, ...]
     kernel: tuple[int, ...]
     dilation: tuple[int, ...]
-    starts: tuple[Int[Tensor, " o"], ...]
+    starts: tuple[Int[np.ndarray, " o"], ...]
 
     @property
     def elements(self) -> int:
         """Return the number of elements in a window."""
         return prod(self.kernel)
 
-    def places(self, indices: Int[Tensor, "*n *o"]) -> tuple[Int[Tensor, "*n *o"], Bool[Tensor, "p k"]]:
+    def places(self, indices: Places) -> tuple[Places, Places]:
         """Return a number for each winner, and a table with the bits of a winner of each number."""
-        device = indices.device
-        if self._overhang():
-            return self._by_coordinates(indices), torch.eye(self.elements, dtype=torch.bool, device=device)
-        return indices - self._first.to(device), self._table.to(device)
+        if self._overhang:
+            return self._by_coordinates(indices), _like(indices, np.eye(self.elements, dtype=bool))
+        return indices - _like(indices, self._first), _like(indices, self._table)
 
     @cached_property
-    def _first(self) -> Int[Tensor, "*o"]:
+    def _first(self) -> Int[np.ndarray, "*o"]:
         """Return the place of each window's first element in the input."""
         return _grid([start * inner for start, inner in zip(self.starts, self._inner, strict=True)])
 
     @cached_property
-    def _table(self) -> Bool[Tensor, "p k"]:
+    def _table(self) -> Bool[np.ndarray, "p k"]:
         """Return the bits of a winner by how far behind the first element of its window it is."""
         steps = [spacing * inner for spacing, inner in zip(self.dilation, self._inner, strict=True)]
-        offsets = _grid([torch.arange(count) * step for count, step in zip(self.kernel, steps, strict=True)]).flatten()
-        table = torch.zeros(int(offsets[-1]) + 1, self.elements, dtype=torch.bool)
-        table[offsets, torch.arange(self.elements)] = True
+        offsets = _grid([np.arange(count) * step for count, step in zip(self.kernel, steps, strict=True)]).ravel()
+        table = np.zeros((offsets[-1] + 1, self.elements), bool)
+        table[offsets, np.arange(self.elements)] = True
         return table
 
     @property
@@ -60,18 +63,18 @@ class Windows:
         """Return how far apart in the input two neighbours along each axis are."""
         return [prod(self.sizes[axis + 1 :]) for axis in range(len(self.sizes))]
 
+    @property
     def _overhang(self) -> bool:
         """Say whether a window is wider than the input, so that distances alone would not tell its elements apart."""
         spans = [spacing * (count - 1) for spacing, count in zip(self.dilation, self.kernel, strict=True)]
         return any(span >= size for span, size in zip(spans, self.sizes, strict=True))
 
-    def _by_coordinates(self, indices: Int[Tensor, "*n *o"]) -> Int[Tensor, "*n *o"]:
+    def _by_coordinates(self, indices: Places) -> Places:
         axes = range(len(self.sizes))
-        places = torch.zeros_like(indices)
-        for axis in axes:
-            shape = [-1 if other == axis else 1 for other in axes]
-            start = self.starts[axis].to(indices.device).view(shape)
-            along = (indices // self._inner[axis] % self.sizes[axis] - start) // self.dilation[axis]
+        places = indices * 0
+        for axis, inner in enumerate(self._inner):
+            start = self.starts[axis].reshape([-1 if other == axis else 1 for other in axes])
+            along = (indices // inner % self.sizes[axis] - _like(indices, start)) // self.dilation[axis]
             places = places * self.kernel[axis] + along
         return places
 
@@ -93,15 +96,15 @@ def strided_windows(shape: torch.Size, out: torch.Size, geometry: Sequence[Any],
     """Return the windows of a pool with a kernel, a stride (its kernel if None), a padding and a dilation."""
     kernel, stride, padding, dilation = (_each(one, axes) for one in _with_stride(geometry))
     counts = tuple(out)[-axes:]
-    starts = tuple(torch.arange(count) * step - pad for count, step, pad in zip(counts, stride, padding, strict=True))
+    starts = tuple(np.arange(count) * step - pad for count, step, pad in zip(counts, stride, padding, strict=True))
     return Windows(tuple(shape)[-axes:], kernel, dilation, starts)
 
 
 def adaptive_windows(shape: torch.Size, out: torch.Size, axes: int) -> Windows:
     """Return the windows that share an input out evenly; those of one axis may differ by an element or two."""
     sizes, counts = tuple(shape)[-axes:], tuple(out)[-axes:]
-    starts = tuple(torch.arange(count) * size // count for size, count in zip(sizes, counts, strict=True))
-    ends = tuple(-(-(torch.arange(count) + 1) * size // count) for size, count in zip(sizes, counts, strict=True))
+    starts = tuple(np.arange(count) * size // count for size, count in zip(sizes, counts, strict=True))
+    ends = tuple(-(-(np.arange(count) + 1) * size // count) for size, count in zip(sizes, counts, strict=True))
     kernel = tuple(int((end - start).max()) for start, end in zip(starts, ends, strict=True))
     return Windows(sizes, kernel, (1,) * axes, starts)
 
@@ -117,9 +120,14 @@ def _each(value: Any, axes: int) -> tuple[int, ...]:
     return numbers * axes if len(numbers) == 1 else numbers
 
 
-def _grid(parts: Sequence[Tensor]) -> Tensor:
+def _grid(parts: Sequence[np.ndarray]) -> np.ndarray:
     """Return the sums of one number of each part, one axis a part."""
-    total = torch.zeros((), dtype=torch.int64)
+    total = np.zeros((), np.int64)
     for part in parts:
-        total = total.unsqueeze(-1) + part
+        total = total[..., None] + part
     return total
+
+
+def _like(indices: Places, array: np.ndarray) -> Places:
+    """Return an array as what the indices are, where they are."""
+    return torch.from_numpy(array).to(indices.device) if isinstance(indices, Tensor) else array

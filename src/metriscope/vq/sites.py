@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import prod
@@ -26,7 +27,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 
 from metriscope.vq.activations import CALLS, CHANNELS_FIRST, CHANNELS_LAST, Call, Reading
 from metriscope.vq.choice import Choice
-from metriscope.vq.packing import Packer
+from metriscope.vq.packing import pack_reading
 from metriscope.vq.patterns import Layer
 
 __all__ = ["Conv", "Site", "Watch"]
@@ -51,7 +52,7 @@ class Watch:
         self._names = {module: name for name, module in model.named_modules()}
         self._scripted = any(isinstance(module, torch.jit.ScriptModule) for module in self._names)
         self._weights = {weight.untyped_storage().data_ptr() for weight in weights} - {0}
-        self._choice, self._conv, self._packer = choice, conv, Packer()
+        self._choice, self._conv = choice, conv
         self._settled = False
         self._begin(0)
 
@@ -65,7 +66,7 @@ class Watch:
         """Watch what runs inside the block, a forward pass of so many points."""
         self._begin(points)
         mode = _Operators(self._call) if self._scripted else _Functions(self._call)
-        with _modules_followed(self._names, self._inside), mode:
+        with ThreadPoolExecutor() as self._pool, _modules_followed(self._names, self._inside), mode:
             yield
         missing = [layer.name for layer in self.layers if layer.name not in self._parts]
         if missing:
@@ -110,7 +111,7 @@ class Watch:
         if site.reason:
             return
         pooled = layer.channel_axis if self._conv == "channels" else None
-        packed, finite = self._packer(reading, pooled)
+        packed, finite = pack_reading(reading, pooled, self._pool)
         if not finite:
             raise ValueError(f"layer {layer.name!r} ({layer.kind}) has pre-activations that are NaN or infinite")
         self._parts[layer.name] = packed

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import warnings
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
 
+from metriscope.vq import packing
 from metriscope.vq.capture import capture
-from metriscope.vq.packing import _pack_where_it_is, pack_bits
+from metriscope.vq.packing import _pack_bits
 from vq.capture.networks import NETWORKS, drawn, points
 
 KIND, SHAPE = NETWORKS["residual convolutions"]
@@ -24,7 +26,32 @@ def model():
 def test_packing_on_another_device_gives_the_same_bytes():
     for width in (1, 7, 8, 9, 64, 100):
         bits = points(5, width) >= 0
-        assert (_pack_where_it_is(bits).numpy() == pack_bits(bits)).all()
+        assert (_pack_bits(bits).numpy() == np.packbits(bits.numpy(), axis=1)).all()
+
+
+@pytest.mark.parametrize("conv", ["positions", "channels"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_bits_that_are_read_without_numpy_are_the_same(name, conv, monkeypatch):
+    kind, shape = NETWORKS[name]
+    network, x = drawn(kind()), points(11, *shape)
+    expected = capture(network, x, conv=conv)
+    monkeypatch.setattr(packing, "in_numpy", lambda values: False)
+    monkeypatch.setattr(packing, "_CHUNK_ELSEWHERE", 1000)
+    assert capture(network, x, conv=conv).equals(expected)
+    x[3] = torch.nan
+    with pytest.raises(ValueError, match="NaN or infinite"):
+        capture(network, x, conv=conv)
+
+
+@pytest.mark.parametrize("conv", ["positions", "channels"])
+@pytest.mark.parametrize("name", NETWORKS)
+def test_bits_that_are_read_in_many_threads_are_the_same(name, conv, monkeypatch):
+    kind, shape = NETWORKS[name]
+    network, x = drawn(kind()), points(50, *shape)
+    expected = capture(network, x, conv=conv)
+    monkeypatch.setattr(packing, "_CHUNK", 100)
+    monkeypatch.setattr(packing.torch, "get_num_threads", lambda: 5)
+    assert capture(network, x, conv=conv).equals(expected)
 
 
 def test_an_exported_network_shows_the_same_bits(model):
@@ -65,7 +92,7 @@ def test_an_activation_inside_vmap_is_refused():
         def forward(self, x):
             return torch.vmap(torch.relu)(x)
 
-    with pytest.raises(ValueError, match="an activation runs inside torch.vmap or torch.func"):
+    with pytest.raises(ValueError, match=r"an activation runs inside torch.vmap or torch.func"):
         capture(Mapped(), X)
 
 

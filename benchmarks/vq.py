@@ -1,0 +1,207 @@
+"""Ask what measures of sign patterns cost beside the plain ways to the same numbers.
+
+Peers are interleaved and the best of several rounds counts; compilation is left out. A peer that would take minutes is
+timed on some of the rows and scaled by the number of pairs, and the line says so. Peak memory is that of a process of
+its own, all libraries included.
+
+Kernel: ``scipy.spatial.distance.cdist``; ``faiss.hammings`` where faiss is installed; and its loop, one thread,
+64-bit population counts pair by pair. Embedding and alignment: the bare float32 products of sign matrices that lie in
+memory already. Heat: float32 kernels, block by block, two exponentials a pair and scale.
+"""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import numpy as np
+import torch
+from numba import njit
+from scipy.spatial.distance import cdist
+
+from metriscope.vq import VQMDS, Layer, Patterns, alignment, heat_cosine, vq_kernel
+from metriscope.vq.hamming import popcount
+
+POINTS, MANY, PAIRED = 10_000, 1_000_000, 60_000
+UNITS, SCALES = 288, np.geomspace(1.0, 200.0, 50)
+# Bits of a point; rounds; rows that the loop, faiss, and scipy are timed on.
+KERNELS = ((128, 7, 10_000, 300), (1_536, 5, 2_000, 40), (16_384, 3, 300, 4))
+
+Run = Callable[[], object]
+
+
+def patterns(points: int, units: int, seed: int = 0) -> Patterns:
+    packed = np.random.default_rng(seed).integers(0, 256, (points, units // 8), dtype=np.uint8)
+    return Patterns((Layer("units", units, "relu"),), packed)
+
+
+def timed(run: Run) -> float:
+    started = time.perf_counter()
+    run()
+    return time.perf_counter() - started
+
+
+def best(runs: dict[str, Run], rounds: int) -> dict[str, float]:
+    """Return the least seconds of each, after one call of each that is not counted."""
+    for run in runs.values():
+        run()
+    times = [{name: timed(run) for name, run in runs.items()} for _ in range(rounds)]
+    return {name: min(each[name] for each in times) for name in runs}
+
+
+def verdict(name: str, ratio: float, wanted: float) -> str:
+    return f"{ratio:7.1f}x {name} (asked {wanted:g}x: {'met' if ratio >= wanted else 'MISSED'})"
+
+
+def limit(name: str, value: float, most: float, unit: str = "") -> str:
+    return f"{name} {value:.3g}{unit} (asked at most {most:g}{unit}: {'met' if value <= most else 'MISSED'})"
+
+
+@njit(nogil=True)
+def pair_by_pair(a: Any, b: Any, out: Any) -> None:
+    for i in range(a.shape[0]):
+        for j in range(b.shape[0]):
+            total = 0
+            for k in range(a.shape[1]):
+                total += popcount(a[i, k] ^ b[j, k])
+            out[i, j] = total
+
+
+def by_loop(packed: np.ndarray, rows: int) -> np.ndarray:
+    words, out = packed.view(np.uint64), np.empty((rows, len(packed)), np.int32)
+    pair_by_pair(words[:rows], words, out)
+    return out
+
+
+def by_faiss(packed: np.ndarray, rows: int) -> np.ndarray:
+    import faiss
+
+    some, out = packed[:rows], np.empty((rows, len(packed)), np.int32)
+    pointers = faiss.swig_ptr(some), faiss.swig_ptr(packed)
+    faiss.hammings(*pointers, rows, len(packed), packed.shape[1], faiss.swig_ptr(out))
+    return out
+
+
+def has_faiss() -> bool:
+    try:
+        import faiss  # noqa: F401
+    except ImportError:
+        return False
+    return True
+
+
+def kernel_lines() -> Iterator[str]:
+    yield f"\nDense kernel, {POINTS:,} points, seconds"
+    if not has_faiss():
+        yield "faiss is not installed: its loop, compiled here, stands in for it"
+    for bits, rounds, rows, few in KERNELS:
+        p = patterns(POINTS, bits)
+        signs = p.signs() > 0
+        peers: dict[str, tuple[int, Run]] = {
+            "faiss's loop": (rows, lambda p=p, rows=rows: by_loop(p.packed, rows)),
+            "scipy": (few, lambda signs=signs, few=few: cdist(signs[:few], signs, "hamming")),
+        }
+        if has_faiss():
+            peers["faiss"] = rows, lambda p=p, rows=rows: by_faiss(p.packed, rows)
+        assert (vq_kernel(p)[:few] == np.rint(cdist(signs[:few], signs, "hamming") * bits)).all()
+        ours = {"ours": lambda p=p: vq_kernel(p), "ours, int16": lambda p=p: vq_kernel(p, dtype=np.int16)}
+        found = best({**ours, **{name: run for name, (_, run) in peers.items()}}, rounds)
+        scaled = {name: found[name] * POINTS / rows for name, (rows, _) in peers.items()}
+        yield f"{bits:6,} bits  ours {found['ours']:.4f}  in int16 {found['ours, int16']:.4f}"
+        for name, seconds in scaled.items():
+            timed_on = "" if peers[name][0] == POINTS else f", timed on {peers[name][0]:,} rows and scaled"
+            yield f"    {name} {seconds:.3f}{timed_on}: {verdict('faster', seconds / found['ours'], 6)}" + (
+                f"; {seconds / found['ours, int16']:.1f}x in int16"
+            )
+
+
+PEAK = """
+import resource, numpy as np
+from metriscope.vq import Layer, Patterns, VQMDS, alignment, heat_cosine
+def patterns(points, units, seed):
+    packed = np.random.default_rng(seed).integers(0, 256, (points, units // 8), dtype=np.uint8)
+    return Patterns((Layer("units", units, "relu"),), packed)
+{call}
+print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss)
+"""
+
+
+def peak(call: str) -> float:
+    """Return the peak megabytes of a process that does one thing."""
+    done = subprocess.run([sys.executable, "-c", PEAK.format(call=call)], capture_output=True, text=True, check=True)
+    return int(done.stdout) / (1e6 if sys.platform == "darwin" else 1e3)
+
+
+def floats(p: Patterns) -> torch.Tensor:
+    return torch.from_numpy(p.signs()).float()
+
+
+def embedding_lines() -> Iterator[str]:
+    yield f"\nVQMDS, {MANY:,} points x {UNITS} units, seconds"
+    p = patterns(MANY, UNITS)
+    signs = floats(p)
+    found = best({"ours": lambda: VQMDS().fit(p), "bare": lambda: signs.T @ signs}, 4)
+    yield f"    ours {found['ours']:.3f}, bare float32 product {found['bare']:.3f}: " + verdict(
+        "faster", found["bare"] / found["ours"], 1
+    )
+    sizes = (10_000, 100_000, MANY)
+    times = [best({"ours": lambda size=size: VQMDS().fit(p[:size])}, 4)["ours"] for size in sizes]
+    slope = math.log(times[-1] / times[0]) / math.log(sizes[-1] / sizes[0])
+    steps = ", ".join(f"{size:,}: {seconds:.4f}" for size, seconds in zip(sizes, times, strict=True))
+    yield f"    {steps}: {limit('exponent', slope, 1.05)}"
+    call = f"VQMDS().fit(patterns({MANY}, {UNITS}, 0))"
+    yield "    " + limit("peak", peak(call), 3_000, " MB")
+
+
+def alignment_lines() -> Iterator[str]:
+    yield f"\nAlignment, {MANY:,} points, two networks of {UNITS} units, seconds"
+    p, q = patterns(MANY, UNITS), patterns(MANY, UNITS, 1)
+    signs = floats(p)
+    found = best({"ours": lambda: alignment(p, q), "bare": lambda: signs.T @ signs}, 3)
+    yield f"    ours {found['ours']:.3f}, three bare float32 products (one, timed, times three) " + (
+        f"{3 * found['bare']:.3f}: {verdict('faster', 3 * found['bare'] / found['ours'], 1)}"
+    )
+    call = f"alignment(patterns({MANY}, {UNITS}, 0), patterns({MANY}, {UNITS}, 1))"
+    yield "    " + limit("peak", peak(call), 3_000, " MB")
+
+
+def block_sums(first: torch.Tensor, second: torch.Tensor, rows: int) -> torch.Tensor:
+    """Return the sums of h1 h2, h1² and h2² of some rows of both heat kernels, for every scale."""
+    distances = [(side.shape[1] - side[:rows] @ side.T) / 2 for side in (first, second)]
+    sums = torch.zeros(3, len(SCALES), dtype=torch.float64)
+    for i, scale in enumerate(SCALES):
+        one, two = (torch.exp(d / -scale) for d in distances)
+        sums[:, i] = torch.stack([(one * two).sum(), (one * one).sum(), (two * two).sum()]).double()
+    return sums
+
+
+def heat_lines() -> Iterator[str]:
+    yield f"\nHeat cosine, {PAIRED:,} points, networks of 64 and 96 units, {len(SCALES)} scales, seconds"
+    p, q, rows = patterns(PAIRED, 64), patterns(PAIRED, 96, 1), 128
+    sides = floats(p), floats(q)
+    small = block_sums(sides[0][:1000], sides[1][:1000], 1000)
+    gap = np.abs((small[0] / (small[1] * small[2]).sqrt()).numpy() - heat_cosine(p[:1000], q[:1000], SCALES)).max()
+    found = best({"ours": lambda: heat_cosine(p, q, SCALES), "blocks": lambda: block_sums(*sides, rows)}, 3)
+    blocks = found["blocks"] * PAIRED / rows
+    yield (
+        f"    ours {found['ours']:.2f}, float32 kernels by blocks {blocks:.1f} (timed on {rows} rows and scaled): "
+        + (verdict("faster", blocks / found["ours"], 5))
+    )
+    yield f"    both agree to {gap:.0e} on 1,000 points"
+    call = f"heat_cosine(patterns({PAIRED}, 64, 0), patterns({PAIRED}, 96, 1), np.geomspace(1, 200, 50))"
+    yield "    " + limit("peak", peak(call), 600, " MB")
+
+
+def main() -> None:
+    print(f"{torch.get_num_threads()} threads; best of several rounds, interleaved")
+    for lines in (kernel_lines, embedding_lines, alignment_lines, heat_lines):
+        for line in lines():
+            print(line, flush=True)
+
+
+if __name__ == "__main__":
+    main()
