@@ -5,7 +5,6 @@ Axes: N points, U units, K bits a unit, H = U K bits, B bytes.
 
 from __future__ import annotations
 
-from concurrent.futures import Executor
 from math import prod
 from typing import TypeVar
 
@@ -21,7 +20,7 @@ __all__ = ["RowBuffer", "all_finite", "pack_reading", "pool_positions"]
 Bits = TypeVar("Bits", Tensor, np.ndarray)
 
 # Bits to work on at once: their values and the bits themselves stay in the processor's cache.
-_CHUNK = 1 << 18
+_CHUNK = 1 << 17
 _CHUNK_ELSEWHERE = 1 << 26
 _GROWTH = 1.3
 
@@ -50,36 +49,28 @@ def pool_positions(bits: Bits, axis: int) -> Bits:
     return np.asarray(bits.any(axis=positions))
 
 
-def pack_reading(reading: Reading, axis: int | None, pool: Executor) -> tuple[UInt8[np.ndarray, "n b"], bool]:
+def pack_reading(reading: Reading, axis: int | None = None) -> tuple[UInt8[np.ndarray, "n b"], bool]:
     """Return the packed bits, pooled if ``axis`` counts channels, and whether all values are finite."""
-    return (_pack_in_numpy if in_numpy(reading.values) else _pack_in_torch)(reading, axis, pool)
+    return (_pack_in_numpy if in_numpy(reading.values) else _pack_in_torch)(reading, axis)
 
 
-def _pack_in_numpy(reading: Reading, axis: int | None, pool: Executor) -> tuple[UInt8[np.ndarray, "n b"], bool]:
-    """Share chunks of rows out among as many threads as PyTorch uses; NumPy lets all of them run at once."""
+def _pack_in_numpy(reading: Reading, axis: int | None) -> tuple[UInt8[np.ndarray, "n b"], bool]:
     values = reading.values.numpy()
     units = values.shape[1:] or (1,)
     width = prod(units) * reading.bits
-    packed = np.empty((len(values), -(-(width if axis is None else units[axis] * reading.bits) // 8)), np.uint8)
     chunks = _chunks(len(values), width, _CHUNK)
-
-    def fill(mine: list[slice]) -> bool:
-        scratch = np.empty((mine[0].stop - mine[0].start, width), bool)
-        finite = True
-        for rows in mine:
-            bits = scratch[: rows.stop - rows.start].reshape(-1, *units, reading.bits)
-            reading.write(rows, bits.reshape(len(bits), -1, reading.bits))
-            pooled = bits if axis is None else pool_positions(bits, axis)
-            packed[rows] = np.packbits(pooled.reshape(len(bits), -1), axis=1)
-            finite = finite and all_finite(values[rows])
-        return finite
-
-    lanes = min(len(chunks), torch.get_num_threads())
-    others = [pool.submit(fill, chunks[lane::lanes]) for lane in range(1, lanes)]
-    return packed, all([fill(chunks[::lanes]), *(other.result() for other in others)])
+    scratch = np.empty((chunks[0].stop, *units, reading.bits), bool)
+    parts, finite = [], True
+    for rows in chunks:
+        bits = scratch[: rows.stop - rows.start]
+        reading.write(rows, bits.reshape(len(bits), -1, reading.bits))
+        pooled = bits if axis is None else pool_positions(bits, axis)
+        parts.append(np.packbits(pooled.reshape(len(bits), -1), axis=1))
+        finite = finite and all_finite(values[rows])
+    return np.concatenate(parts), finite
 
 
-def _pack_in_torch(reading: Reading, axis: int | None, _: Executor) -> tuple[UInt8[np.ndarray, "n b"], bool]:
+def _pack_in_torch(reading: Reading, axis: int | None) -> tuple[UInt8[np.ndarray, "n b"], bool]:
     """Pack on the values' own device: what has to travel is an eighth."""
     values = reading.values
     units = values.shape[1:] or (1,)

@@ -10,7 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from math import prod
@@ -66,7 +65,7 @@ class Watch:
         """Watch what runs inside the block, a forward pass of so many points."""
         self._begin(points)
         mode = _Operators(self._call) if self._scripted else _Functions(self._call)
-        with ThreadPoolExecutor() as self._pool, _modules_followed(self._names, self._inside), mode:
+        with _modules_followed(self._names, self._inside), mode:
             yield
         missing = [layer.name for layer in self.layers if layer.name not in self._parts]
         if missing:
@@ -111,7 +110,7 @@ class Watch:
         if site.reason:
             return
         pooled = layer.channel_axis if self._conv == "channels" else None
-        packed, finite = pack_reading(reading, pooled, self._pool)
+        packed, finite = pack_reading(reading, pooled)
         if not finite:
             raise ValueError(f"layer {layer.name!r} ({layer.kind}) has pre-activations that are NaN or infinite")
         self._parts[layer.name] = packed

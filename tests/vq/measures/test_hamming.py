@@ -25,7 +25,7 @@ def found(a, b, dtype):
 
 
 @pytest.mark.parametrize("narrow", [10**6, 0], ids=["compiled", "numkong"])
-@pytest.mark.parametrize("dtype", [np.uint16, np.int16, np.int32, np.int64])
+@pytest.mark.parametrize("dtype", [np.int16, np.int32, np.int64])
 @pytest.mark.parametrize("width", [1, 2, 3, 15, 16, 17, 32, 36, 65])
 def test_distances_count_the_bits_that_differ(monkeypatch, narrow, dtype, width):
     monkeypatch.setattr(hamming, "NARROW", narrow)
