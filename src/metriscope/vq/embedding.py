@@ -7,7 +7,7 @@ embedding, whose products are -B / 2, is Sc / 2 turned to its principal axes. We
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.linalg
@@ -26,9 +26,9 @@ __all__ = ["VQMDS"]
 # The side of the largest matrix that is taken apart exactly; beyond it, leading components come from random starts.
 LARGE = 8_000
 _SMALL = 1_000
-# Random directions beyond those asked for, passes over the points at most, and the residual to stop at, relative to
-# the first eigenvalue: eigenvalues are then good to its square.
-_SPARE, _PASSES, _RESIDUAL = 20, 60, 1e-9
+# Random directions beyond those asked for, blocks of directions held, passes over the points at most, and the residual
+# to stop at, relative to the first eigenvalue: eigenvalues are then good to its square.
+_SPARE, _BLOCKS, _PASSES, _RESIDUAL = 13, 12, 60, 1e-9
 # Points whose signs are multiplied at once, in bytes of packed bits.
 _BLOCK = 1 << 19
 
@@ -49,7 +49,7 @@ class VQMDS:
 
     Between rows of the full embedding, squared Euclidean distances are the VQ distances. ``n_components=None`` keeps
     all of it. The exact way takes apart the products of units, or of points where these are fewer; where both are
-    more than 8,000, the leading components come from a randomised subspace iteration that starts from ``seed``.
+    more than 8,000, the leading components come from a randomised block Krylov space that starts from ``seed``.
 
     After :meth:`fit`: ``embedding_`` (N x K), ``eigenvalues_`` of -B / 2 (positive, descending), ``eigenvectors_``
     (N x K, unit columns, the entry of largest magnitude positive), ``method_`` ("units", "points" or "randomised") and
@@ -171,9 +171,10 @@ def _check_rank(wanted: int, rank: int, points: int) -> None:
 def _by_chance(
     packed: UInt8[np.ndarray, "n b"], scale: Float64[np.ndarray, " u"], wanted: int | None, seed: int
 ) -> _Axes:
-    """Return leading components by randomised subspace iteration (Halko, Martinsson, Tropp 2011, algorithm 4.4).
+    """Return leading components from random directions and the block Krylov space that grows from them.
 
-    Each pass also measures how far the components still are from eigenvectors, and the iteration stops on that.
+    Musco and Musco 2015, algorithm 2, begun again from its best directions when the space gets large. Each pass over
+    the points also measures how far the components still are from eigenvectors, and the passes stop on that.
     """
     mean = unit_sums(packed) / len(packed)
     most = min(len(packed) - 1, len(scale))
@@ -182,20 +183,60 @@ def _by_chance(
             f"{len(packed)} points x {len(scale)} units are too many for all components: give n_components"
         )
     _check_rank(wanted, most, len(packed))
-    size = min(most, 2 * wanted + _SPARE)
+    size = min(most, wanted + _SPARE)
+    room = min(_BLOCKS * size, len(scale) - size)
     start = torch.randn(len(scale), size, dtype=torch.float64, generator=stream(seed, "vqmds"))
-    basis = np.linalg.qr(start.numpy())[0]
-    for _ in range(_PASSES):
-        image = _covariance_times(packed, scale, mean, basis)
-        values, turn = np.linalg.eigh(basis.T @ image)
-        values, turn = values[::-1], turn[:, ::-1]
-        vectors = basis @ turn[:, :wanted]
-        error = np.linalg.norm(image @ turn[:, :wanted] - vectors * values[:wanted], axis=0).max()
-        if error <= _RESIDUAL * values[0]:
+    space = _Space.of(np.linalg.qr(start.numpy())[0])
+    for number in range(_PASSES):
+        if number:
+            space = space.renewed(size) if space.basis.shape[1] > room else space.continued()
+        space = space.grown(_covariance_times(packed, scale, mean, space.block))
+        if space.residual(wanted) <= _RESIDUAL:
             break
-        basis = np.linalg.qr(image)[0]
-    _check_rank(wanted, int((values > _floor(values, most)).sum()), len(packed))
-    return _Axes(values[:wanted].copy(), scale[:, None] * vectors, float(error / values[0]))
+    _check_rank(wanted, int((space.values > _floor(space.values, most)).sum()), len(packed))
+    vectors = space.basis @ space.turn[:, :wanted]
+    return _Axes(space.values[:wanted].copy(), scale[:, None] * vectors, space.residual(wanted))
+
+
+@dataclass(frozen=True)
+class _Space:
+    """Orthonormal directions, what the covariance C makes of them, its eigenpairs inside, and those to try next."""
+
+    basis: Float64[np.ndarray, "u m"]
+    images: Float64[np.ndarray, "u m"]
+    block: Float64[np.ndarray, "u k"]
+    values: Float64[np.ndarray, " m"]
+    turn: Float64[np.ndarray, "m m"]
+
+    @classmethod
+    def of(cls, block: Float64[np.ndarray, "u k"]) -> _Space:
+        return cls(block[:, :0], block[:, :0], block, np.zeros(0), np.zeros((0, 0)))
+
+    def grown(self, image: Float64[np.ndarray, "u k"]) -> _Space:
+        """Take in the block that was tried, with its image."""
+        basis, images = np.hstack([self.basis, self.block]), np.hstack([self.images, image])
+        inside = basis.T @ images
+        values, turn = np.linalg.eigh((inside + inside.T) / 2)
+        return _Space(basis, images, image, values[::-1], turn[:, ::-1])
+
+    def residual(self, wanted: int) -> float:
+        """Return the largest |C v - λ v| / λ₁ of the leading directions."""
+        if self.values[0] <= 0:
+            return 0.0
+        turn = self.turn[:, :wanted]
+        missed = self.images @ turn - self.basis @ (turn * self.values[:wanted])
+        return float(np.linalg.norm(missed, axis=0).max() / self.values[0])
+
+    def continued(self) -> _Space:
+        """Return the space with the part of the last image that it lacks to try next."""
+        block = self.block
+        for _ in range(2):  # once more, for what rounding left of the first time
+            block = np.linalg.qr(block - self.basis @ (self.basis.T @ block))[0]
+        return replace(self, block=block)
+
+    def renewed(self, size: int) -> _Space:
+        """Return a space that begins again from the images of this one's leading directions."""
+        return _Space.of(np.linalg.qr(self.images @ self.turn[:, :size])[0])
 
 
 def _covariance_times(

@@ -33,8 +33,8 @@ __all__ = [
 T = TypeVar("T")
 R = TypeVar("R")
 
-# Beyond 1,152 bits a row, numkong's blocked products win; below, its cost of starting a pair does not pay.
-NARROW = 144
+# Beyond 1,280 bits a row, numkong's blocked products win; below, its cost of starting a pair does not pay.
+NARROW = 160
 # A stretch of one output row and of eight rows of words: it stays in the first-level cache.
 _STRETCH = 1024
 _STEP = 8
@@ -116,8 +116,6 @@ def _one(rows: Any, columns: Any, word: int, stretch: Any, out: Any) -> None:
     b = columns[word, left:right]
     for i in range(rows.shape[0]):
         a, found = rows[i, word], out[i, left:right]
-        if word == 0:
-            found[:] = 0
         for j in range(right - left):
             found[j] += popcount(a ^ b[j])
 
@@ -145,9 +143,10 @@ class Columns:
 
 
 def _words(packed: UInt8[np.ndarray, "n b"], dtype: np.dtype[Any]) -> Shaped[np.ndarray, "n w"]:
-    """Return the bytes as words as wide as the distances: the counts need no widening then."""
-    word = np.dtype(np.uint16 if dtype.itemsize < 4 else np.uint32)
-    lack = -packed.shape[1] % word.itemsize
+    """Return the bytes as words, eight at least: as wide as the distances, or narrower where eight were too many."""
+    bytes_ = packed.shape[1]
+    word = np.dtype(np.uint16 if dtype.itemsize < 4 or bytes_ <= 2 * _STEP else np.uint32)
+    lack = max(_STEP * word.itemsize - bytes_, -bytes_ % word.itemsize)
     padded = np.pad(packed, ((0, 0), (0, lack))) if lack else packed
     return np.ascontiguousarray(padded).view(word)
 

@@ -146,6 +146,17 @@ def test_passes_that_end_too_early_are_told_by_the_residual(monkeypatch):
     assert VQMDS(2).fit(case("units")).residual_ > 1e-6
 
 
+@pytest.mark.parametrize("blocks", [0, 1, 3])
+def test_a_space_that_is_begun_again_finds_the_same_components(monkeypatch, blocks):
+    p = clouds(70, (13, 90))
+    exact = VQMDS(3).fit(p)
+    randomly(monkeypatch)
+    monkeypatch.setattr(embedding, "_SPARE", 6)
+    monkeypatch.setattr(embedding, "_BLOCKS", blocks)
+    monkeypatch.setattr(embedding, "_PASSES", 500)
+    np.testing.assert_allclose(VQMDS(3).fit(p).embedding_, exact.embedding_, atol=1e-6)
+
+
 @pytest.mark.parametrize("shape", ["units", "points", "randomised"])
 def test_one_component_of_two_patterns_is_their_distance(monkeypatch, shape):
     if shape == "randomised":
