@@ -2,31 +2,16 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
+from laws.cases import Case
 from metriscope.sklearn import MahalanobisNovelty
 from vq.units.cases import patient
-
-
-@dataclass(frozen=True)
-class Case:
-    """Training and test points of a Gaussian with axes of different lengths, and numbers to draw from."""
-
-    train: np.ndarray
-    test: np.ndarray
-    seed: int
-
-    @property
-    def draw(self):
-        return np.random.default_rng(self.seed)
-
-    def of_space(self, change):
-        return replace(self, train=change(self.train), test=change(self.test))
 
 
 @st.composite
@@ -40,19 +25,19 @@ def gaussians(draw):
 def _turned(case):
     dim = case.train.shape[1]
     rotation = np.linalg.qr(case.draw.normal(size=(dim, dim)))[0]
-    return case.of_space(lambda x: x @ rotation)
+    return case.of_both(lambda x: x @ rotation)
 
 
 def _stretched(case):
     scale = case.draw.uniform(0.2, 5, case.train.shape[1])
-    return case.of_space(lambda x: x * scale)
+    return case.of_both(lambda x: x * scale)
 
 
 CHANGES = {
     "order of points": lambda case: replace(case, train=case.draw.permutation(case.train)),
-    "shift of space": lambda case: case.of_space(lambda x: x + case.draw.normal(size=x.shape[1])),
+    "shift of space": lambda case: case.of_both(lambda x: x + case.draw.normal(size=x.shape[1])),
     "rotation of space": _turned,
-    "one scale of all features": lambda case: case.of_space(lambda x: 3.0 * x),
+    "one scale of all features": lambda case: case.of_both(lambda x: 3.0 * x),
     "a scale of each feature": _stretched,
     "all points twice": lambda case: replace(case, train=np.concatenate([case.train, case.train])),
     "more points": lambda case: replace(case, train=np.concatenate([case.train, case.test])),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -10,26 +10,11 @@ import torch
 from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
+from laws.cases import Case
 from metriscope.vq.counts import naswot_score, pattern_multiplicities, region_count
 from metriscope.vq.novelty import novelty
 from metriscope.vq.utilization import utilization
 from vq.units.cases import mlp, patient, patterns, plain_bits
-
-
-@dataclass(frozen=True)
-class Case:
-    """Pre-activations of a random network of two layers at training and test points, and numbers to draw from."""
-
-    train: np.ndarray
-    test: np.ndarray
-    seed: int
-
-    @property
-    def draw(self):
-        return np.random.default_rng(self.seed)
-
-    def of_units(self, change):
-        return replace(self, train=change(self.train), test=change(self.test))
 
 
 @st.composite
@@ -47,22 +32,22 @@ def networks(draw):
 
 def _permuted(case):
     order = case.draw.permutation(case.train.shape[1])
-    return case.of_units(lambda z: z[:, order])
+    return case.of_both(lambda z: z[:, order])
 
 
 def _scaled(case):
     scale = case.draw.uniform(0.01, 100, case.train.shape[1])
-    return case.of_units(lambda z: z * scale)
+    return case.of_both(lambda z: z * scale)
 
 
 def _turned(case):
     sign = np.where(np.arange(case.train.shape[1]) == case.draw.integers(case.train.shape[1]), -1, 1)
-    return case.of_units(lambda z: z * sign)
+    return case.of_both(lambda z: z * sign)
 
 
 def _doubled_unit(case):
     unit = case.draw.integers(case.train.shape[1])
-    return case.of_units(lambda z: np.concatenate([z, z[:, [unit]]], axis=1))
+    return case.of_both(lambda z: np.concatenate([z, z[:, [unit]]], axis=1))
 
 
 def _more_points(case):
@@ -74,8 +59,8 @@ CHANGES = {
     "positive scale of units": _scaled,
     "sign of a unit": _turned,
     "a unit twice": _doubled_unit,
-    "a unit that never changes": lambda case: case.of_units(lambda z: np.concatenate([z, z[:, :1] ** 2], axis=1)),
-    "thresholds": lambda case: case.of_units(lambda z: z + case.draw.normal(size=z.shape[1])),
+    "a unit that never changes": lambda case: case.of_both(lambda z: np.concatenate([z, z[:, :1] ** 2], axis=1)),
+    "thresholds": lambda case: case.of_both(lambda z: z + case.draw.normal(size=z.shape[1])),
     "order of points": lambda case: replace(case, train=case.draw.permutation(case.train)),
     "all points twice": lambda case: replace(case, train=np.concatenate([case.train, case.train])),
     "more points": _more_points,

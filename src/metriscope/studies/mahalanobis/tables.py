@@ -62,8 +62,7 @@ def metrics(results: Results, dim: int) -> Table:
     labels = {n: SHORT.get(n, n) for n in (*STATISTICS, "best")}
     labels |= {n: SHORT.get(n.split()[1], n.split()[1]) for n in theirs_columns}
     groups = {"ours": (*STATISTICS, "best"), "published": theirs_columns}
-    count = results.plan.sizes[dim].trials
-    note = f"{count} trials from random starts; interval: 95 % t interval of the mean. Best run: least training loss."
+    note = f"{_length(results, dim)} Interval: 95 % t interval of the mean. Best run: least training loss."
     return Table(f"metrics-{dim}d", f"{dim}-D, all metrics", frame, note, groups=groups, labels=labels)
 
 
@@ -92,9 +91,16 @@ def beside(results: Results, dim: int) -> Table:
         "published mean": "mean",
         "published best": "best run",
     }
-    note = f"{results.plan.sizes[dim].trials} trials from random starts. Best run: least training loss."
+    note = f"{_length(results, dim)} Best run: least training loss."
     frame = pd.DataFrame(columns)
     return Table(f"beside-{dim}d", f"{dim}-D, ours beside the published", frame, note, groups=groups, labels=labels)
+
+
+def _length(results: Results, dim: int) -> str:
+    size, paper = results.plan.sizes[dim], PAPER.get(dim)
+    short = paper is not None and size.epochs < paper.epochs
+    shortened = f" **Shortened**: the published runs have {paper.epochs:,} epochs." if short and paper else ""
+    return f"{size.trials} trials from random starts, {size.epochs:,} epochs.{shortened}"
 
 
 def _interval(low: float, high: float) -> str:
