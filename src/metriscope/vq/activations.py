@@ -85,12 +85,13 @@ class Levels:
 
 @dataclass(frozen=True)
 class Winners:
-    """Which element of its window each output of a pool is; ``result`` is what the call returns."""
+    """Which element of its window each output of a pool is; ``result`` is what the call returns to ``source``."""
 
     values: Float[Tensor, "n ..."]
     indices: Int[Tensor, "n ..."]
     windows: Windows
     result: Any
+    source: Float[Tensor, "n ..."]
 
     @property
     def bits(self) -> int:
@@ -167,7 +168,8 @@ def _pool(axes: int, indices: bool) -> Reader:
         options = {"padding": padding, "dilation": dilation, "ceil_mode": ceil_mode}
         values, found = pool(input, axes, kernel_size, stride or None, **options)
         windows = strided_windows(input.shape, values.shape, (kernel_size, stride or None, padding, dilation), axes)
-        return Winners(values.detach(), found, windows, (values, found) if indices or return_indices else values)
+        result = (values, found) if indices or return_indices else values
+        return Winners(values.detach(), found, windows, result, input.detach())
 
     return read
 
@@ -177,7 +179,8 @@ def _adaptive_pool(axes: int, indices: bool) -> Reader:
         function = (F.adaptive_max_pool1d, F.adaptive_max_pool2d, F.adaptive_max_pool3d)[axes - 1]
         values, found = function(input, output_size, return_indices=True)
         windows = adaptive_windows(input.shape, values.shape, axes)
-        return Winners(values.detach(), found, windows, (values, found) if indices or return_indices else values)
+        result = (values, found) if indices or return_indices else values
+        return Winners(values.detach(), found, windows, result, input.detach())
 
     return read
 

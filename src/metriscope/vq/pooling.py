@@ -26,12 +26,28 @@ Places = TypeVar("Places", Tensor, np.ndarray)
 
 @dataclass(frozen=True)
 class Windows:
-    """The windows of a pool: along each axis the size of the input, the elements, their spacing, the starts."""
+    """The windows of a pool: along each axis the size of the input, the elements, their spacing, the starts, the ends.
+
+    Windows end with their elements where no ends are given.
+    """
 
     sizes: tuple[int, ...]
     kernel: tuple[int, ...]
     dilation: tuple[int, ...]
     starts: tuple[Int[np.ndarray, " o"], ...]
+    ends: tuple[Int[np.ndarray, " o"], ...] | None = None
+
+    @cached_property
+    def members(self) -> Int[np.ndarray, "o k"]:
+        """Return the place in the input of each element of each window, -1 where there is none."""
+        inside, places = np.ones((1, 1), bool), np.zeros((1, 1), np.int64)
+        for axis, (start, size) in enumerate(zip(self.starts, self.sizes, strict=True)):
+            end = np.full(len(start), size) if self.ends is None else self.ends[axis]
+            along = start[:, None] + self.dilation[axis] * np.arange(self.kernel[axis])
+            here = (along >= 0) & (along < np.minimum(end, size)[:, None])
+            places = _every(places * size, along, np.add)
+            inside = _every(inside, here, np.logical_and)
+        return np.where(inside, places, -1)
 
     @property
     def elements(self) -> int:
@@ -106,7 +122,7 @@ def adaptive_windows(shape: torch.Size, out: torch.Size, axes: int) -> Windows:
     starts = tuple(np.arange(count) * size // count for size, count in zip(sizes, counts, strict=True))
     ends = tuple(-(-(np.arange(count) + 1) * size // count) for size, count in zip(sizes, counts, strict=True))
     kernel = tuple(int((end - start).max()) for start, end in zip(starts, ends, strict=True))
-    return Windows(sizes, kernel, (1,) * axes, starts)
+    return Windows(sizes, kernel, (1,) * axes, starts, ends)
 
 
 def _with_stride(geometry: Sequence[Any]) -> tuple[Any, ...]:
@@ -126,6 +142,12 @@ def _grid(parts: Sequence[np.ndarray]) -> np.ndarray:
     for part in parts:
         total = total[..., None] + part
     return total
+
+
+def _every(outer: np.ndarray, inner: np.ndarray, join: np.ufunc) -> np.ndarray:
+    """Join every row of two tables with every other, and every column likewise."""
+    joined = join(outer[:, None, :, None], inner[None, :, None, :])
+    return joined.reshape(len(outer) * len(inner), -1)
 
 
 def _like(indices: Places, array: np.ndarray) -> Places:

@@ -29,9 +29,11 @@ from metriscope.vq.choice import Choice
 from metriscope.vq.packing import pack_reading
 from metriscope.vq.patterns import Layer
 
-__all__ = ["Conv", "Site", "Watch"]
+__all__ = ["Conv", "Keep", "Site", "Watch"]
 
 Conv = Literal["positions", "channels"]
+# What is kept of a reading: given its layer, and the axis of channels if positions are pooled.
+Keep = Callable[[Layer, Reading, "int | None"], np.ndarray]
 
 
 @dataclass(frozen=True)
@@ -44,9 +46,15 @@ class Site:
 
 
 class Watch:
-    """Everything that is seen of one model, batch after batch; the first batch settles the layers."""
+    """Everything that is seen of one model, batch after batch; the first batch settles the layers.
 
-    def __init__(self, model: nn.Module, weights: list[Tensor], choice: Choice, conv: Conv) -> None:
+    ``keep`` says what is kept of each reading: its packed bits, if None.
+    """
+
+    def __init__(
+        self, model: nn.Module, weights: list[Tensor], choice: Choice, conv: Conv, keep: Keep | None = None
+    ) -> None:
+        self._keep = keep or _packed
         self.sites: dict[str, Site] = {}
         self._names = {module: name for name, module in model.named_modules()}
         self._scripted = any(isinstance(module, torch.jit.ScriptModule) for module in self._names)
@@ -73,7 +81,7 @@ class Watch:
         self._settled = True
 
     def parts(self) -> list[np.ndarray]:
-        """Return the packed bits of the last batch, one array a layer, and forget them."""
+        """Return what was kept of the last batch, one array a layer, and forget it."""
         return [self._parts.pop(layer.name) for layer in self.layers]
 
     def _begin(self, points: int) -> None:
@@ -109,11 +117,7 @@ class Watch:
         site = self._site(layer, tuple(reading.values.shape))
         if site.reason:
             return
-        pooled = layer.channel_axis if self._conv == "channels" else None
-        packed, finite = pack_reading(reading, pooled)
-        if not finite:
-            raise ValueError(f"layer {layer.name!r} ({layer.kind}) has pre-activations that are NaN or infinite")
-        self._parts[layer.name] = packed
+        self._parts[layer.name] = self._keep(layer, reading, layer.channel_axis if self._conv == "channels" else None)
 
     def _layer(self, call: Call, reading: Reading) -> Layer:
         """Return a call as a layer, its positions not yet pooled."""
@@ -158,6 +162,13 @@ class Watch:
             raise ValueError(f"layer {layer.name!r} runs in a later batch, but did not in the first one")
         fault = f"layer {layer.name!r} has the shape {shape} for {self._points} points: {astray}"
         return Site(layer, astray, fault if astray else "")
+
+
+def _packed(layer: Layer, reading: Reading, pooled: int | None) -> np.ndarray:
+    packed, finite = pack_reading(reading, pooled)
+    if not finite:
+        raise ValueError(f"layer {layer.name!r} ({layer.kind}) has pre-activations that are NaN or infinite")
+    return packed
 
 
 _NO_POINTS = "no axis counts the points"

@@ -68,13 +68,12 @@ class Runner:
             self._moved = {name: weight.detach().to(device) for name, weight in own.items()}
         self.weights: list[Tensor] = list((self._moved or own).values())
 
-    def __call__(self, *args: Any, **kwargs: Any) -> None:
-        """Run the model; what it returns is of no interest."""
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Return what the model returns."""
         with torch.no_grad(), _uncompiled():
             if self._moved is None:
-                self._model(*args, **kwargs)
-            else:
-                functional_call(self._model, self._moved, args, kwargs)
+                return self._model(*args, **kwargs)
+            return functional_call(self._model, self._moved, args, kwargs)
 
 
 def unwrapped(model: nn.Module) -> nn.Module:

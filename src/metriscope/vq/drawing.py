@@ -1,0 +1,68 @@
+"""Pictures of linear regions, with matplotlib."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from jaxtyping import Float64
+
+from metriscope.rng import stream
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+    from metriscope.vq.partition import Partition
+
+__all__ = ["draw_regions"]
+
+_NAMED = ("random", "area", "output")
+
+
+def draw_regions(partition: Partition, color: Any, ax: Axes | None, style: dict[str, Any]) -> Axes:
+    """Draw the regions into axes, new ones if None, and return them."""
+    from matplotlib import pyplot
+    from matplotlib.collections import PolyCollection
+
+    axes = pyplot.subplots()[1] if ax is None else ax
+    shapes = np.split(partition.vertices[partition.corners], partition.starts[1:-1])
+    values = _values(partition, color)
+    looks: dict[str, Any] = {"linewidths": 0.4, "edgecolors": "0.35"}
+    looks |= {"facecolors": "none"} if values is None else {"array": values, "cmap": "viridis"}
+    axes.add_collection(PolyCollection(shapes, **(looks | style)))
+    low, high = partition.bounds
+    axes.set_xlim(low[0], high[0])
+    axes.set_ylim(low[1], high[1])
+    if partition.dims == 2:
+        axes.set_aspect("equal")
+    else:
+        axes.set_yticks([])
+    return axes
+
+
+def _values(partition: Partition, color: Any) -> Float64[np.ndarray, " r"] | None:
+    """Return the number by which each region is coloured."""
+    if color is None:
+        return None
+    if isinstance(color, str):
+        if color not in _NAMED:
+            raise ValueError(f"color must be one number a region, None, or one of {', '.join(_NAMED)}, got {color!r}")
+        return {"random": _shuffled, "area": _log_areas, "output": _outputs}[color](partition)
+    values = np.asarray(color, np.float64)
+    if values.shape != (len(partition),):
+        raise ValueError(f"color must be one number for each of {len(partition)} regions, got {values.shape}")
+    return values
+
+
+def _shuffled(partition: Partition) -> Float64[np.ndarray, " r"]:
+    return torch.randperm(len(partition), generator=stream(0, "colours")).numpy().astype(np.float64)
+
+
+def _log_areas(partition: Partition) -> Float64[np.ndarray, " r"]:
+    return np.log10(partition.areas)
+
+
+def _outputs(partition: Partition) -> Float64[np.ndarray, " r"]:
+    values = partition.evaluate(partition.centres)
+    return values[:, 0] if values.shape[1] == 1 else values.argmax(1).astype(np.float64)

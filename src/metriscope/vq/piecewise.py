@@ -1,0 +1,191 @@
+"""A network on a plane through its inputs: what each of its activations compares, at any points of the plane.
+
+Axes: V points of the plane, U values that an activation is given, O outputs. Everything runs in float64, on a copy of
+the network in eval mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float64, Int64
+from torch import Tensor, nn
+from torch.autograd import forward_ad
+
+from metriscope.vq.activations import Levels, Reading, Winners
+from metriscope.vq.choice import Choice
+from metriscope.vq.patterns import Layer
+from metriscope.vq.sites import Watch
+from metriscope.vq.state import Runner, in_eval_mode, random_states_kept, unwrapped
+
+__all__ = ["Network", "Plane", "Site", "plane_of"]
+
+# Points that are run at once.
+_BATCH = 4096
+# Piecewise affine, but with jumps: values at the edge of a region do not say what it does inside.
+_JUMPS = ("threshold", "hardshrink")
+
+
+@dataclass(frozen=True, eq=False)
+class Plane:
+    """A plane of inputs: the point (s, t) is ``origin + s u + t v``."""
+
+    origin: Float64[Tensor, "*i"]
+    u: Float64[Tensor, "*i"]
+    v: Float64[Tensor, "*i"]
+
+    def inputs(self, points: Float64[np.ndarray, "n 2"]) -> Float64[Tensor, "n ..."]:
+        """Return the inputs at points of the plane."""
+        s, t = torch.from_numpy(np.ascontiguousarray(points)).to(self.origin.device).unbind(1)
+        each = (-1, *[1] * self.origin.ndim)
+        return self.origin + s.reshape(each) * self.u + t.reshape(each) * self.v
+
+
+def plane_of(plane: Any, dims: int) -> Plane:
+    """Return the plane that was asked for; without one, the inputs of one or two features themselves."""
+    if plane is None:
+        unit = torch.eye(2, dims, dtype=torch.float64)
+        return Plane(torch.zeros(dims, dtype=torch.float64), unit[0], unit[1])
+    try:
+        parts = [torch.as_tensor(np.asarray(part, np.float64)) for part in plane]
+    except (TypeError, ValueError):
+        raise ValueError("the plane must be an origin and two directions, each an array of numbers") from None
+    shapes = [tuple(part.shape) for part in parts]
+    if len(parts) != 3 or len(set(shapes)) != 1 or not shapes[0]:
+        raise ValueError(f"the plane must be an origin and two directions of one shape, got the shapes {shapes}")
+    if not all(bool(torch.isfinite(part).all()) for part in parts):
+        raise ValueError("the plane's origin and directions must be finite, got NaN or infinity")
+    if dims == 2 and int(torch.linalg.matrix_rank(torch.stack(parts[1:]).flatten(1))) < 2:
+        raise ValueError("the plane's two directions are parallel or zero, so they span no plane")
+    return Plane(*parts)
+
+
+@dataclass(frozen=True, eq=False)
+class Site:
+    """One activation: its layer, and its thresholds or the places in its input that each window of a pool compares."""
+
+    layer: Layer
+    levels: tuple[float, ...] = ()
+    windows: Int64[np.ndarray, "w k"] | None = None
+
+
+class Network:
+    """A network of affine layers and piecewise affine activations, on a plane of its inputs."""
+
+    def __init__(self, model: nn.Module, plane: Plane) -> None:
+        self.model, device = _copy(model)
+        self._plane = Plane(*(part.to(device) for part in (plane.origin, plane.u, plane.v)))
+        self._runner = Runner(self.model, None)
+        self._seen: dict[str, Site] = {}
+        self._run(np.zeros((2, 2)), self._note)
+        self.sites = tuple(self._seen.values())
+
+    def values(self, points: Float64[np.ndarray, "v 2"], site: Site, units: Any = None) -> Float64[np.ndarray, "v u"]:
+        """Return what an activation is given at some points, or the chosen ``units`` of that."""
+
+        def take(layer: Layer, reading: Reading, _: int | None) -> np.ndarray:
+            if layer.name != site.layer.name:
+                return np.empty(0)
+            given = reading.source if isinstance(reading, Winners) else reading.values
+            flat = given.reshape(len(given), -1)
+            return (flat if units is None else flat[:, torch.as_tensor(units)]).cpu().numpy().copy()
+
+        at = [one.layer.name for one in self.sites].index(site.layer.name)
+        parts = [self._run(part, take)[1][at] for part in _batches(points)]
+        return _finite(np.concatenate(parts), f"layer {site.layer.name!r} ({site.layer.kind})")
+
+    def outputs(self, points: Float64[np.ndarray, "v 2"]) -> Float64[np.ndarray, "v o"]:
+        """Return the network's outputs at some points."""
+        parts = [_output(self._run(part, _nothing)[0], len(part)).cpu().numpy() for part in _batches(points)]
+        return _finite(np.concatenate(parts), "the output")
+
+    def slopes(self, points: Float64[np.ndarray, "v 2"]) -> Float64[np.ndarray, "v o 2"]:
+        """Return how the outputs change along the plane's two directions, at points where they are affine."""
+        parts = []
+        for part in _batches(points):
+            x = self._plane.inputs(part)
+            along = [self._derivative(x, direction) for direction in (self._plane.u, self._plane.v)]
+            parts.append(np.stack([_output(one, len(part)).cpu().numpy() for one in along], -1))
+        return np.concatenate(parts)
+
+    def inputs(self, points: Float64[np.ndarray, "v 2"]) -> Tensor:
+        """Return the network's inputs at some points."""
+        return self._plane.inputs(points)
+
+    def _derivative(self, x: Tensor, direction: Tensor) -> Tensor:
+        with in_eval_mode(self.model), torch.no_grad(), forward_ad.dual_level():
+            found = self.model(forward_ad.make_dual(x, direction.expand_as(x).clone()))
+            value, tangent = forward_ad.unpack_dual(found)
+            return torch.zeros_like(value) if tangent is None else tangent
+
+    def _run(self, points: np.ndarray, keep: Callable[..., np.ndarray]) -> tuple[Any, list[np.ndarray]]:
+        watch = Watch(self.model, self._runner.weights, Choice(None), "positions", keep)
+        x = self._plane.inputs(points)
+        with random_states_kept(), in_eval_mode(self.model):
+            try:
+                with watch.batch(len(points)):
+                    found = self._runner(x)
+            except RuntimeError as error:
+                wanted = f"inputs of shape {tuple(x.shape[1:])} in float64"
+                raise ValueError(f"the model does not run on {wanted}: {str(error).splitlines()[0]}") from error
+        faults = [site.fault for site in watch.sites.values() if site.fault]
+        if faults:
+            raise ValueError(faults[0])
+        return found, watch.parts()
+
+    def _note(self, layer: Layer, reading: Reading, _: int | None) -> np.ndarray:
+        """Remember an activation, or refuse it by name."""
+        if not layer.piecewise_affine:
+            raise ValueError(f"layer {layer.name!r} ({layer.kind}) is not piecewise affine, so there are no regions")
+        if layer.kind in _JUMPS:
+            raise ValueError(f"layer {layer.name!r} ({layer.kind}) jumps at its threshold; regions need continuity")
+        if isinstance(reading, Winners):
+            channels = reading.source[0].numel() // int(np.prod(reading.windows.sizes))
+            self._seen[layer.name] = Site(layer, windows=_in_every_channel(reading, channels))
+        elif isinstance(reading, Levels):
+            self._seen[layer.name] = Site(layer, reading.levels)
+        return np.empty(0)
+
+
+def _copy(model: nn.Module) -> tuple[nn.Module, torch.device]:
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"the model must be a torch.nn.Module, got {type(model).__name__}")
+    try:
+        copied = deepcopy(unwrapped(model)).double()
+    except (RuntimeError, TypeError) as error:
+        raise ValueError(f"the model cannot be copied into float64: {str(error).splitlines()[0]}") from error
+    first = next((weight for weight in [*copied.parameters(), *copied.buffers()]), torch.empty(0))
+    return copied, first.device
+
+
+def _in_every_channel(reading: Winners, channels: int) -> Int64[np.ndarray, "w k"]:
+    members = reading.windows.members
+    size = int(np.prod(reading.windows.sizes))
+    moved = members + size * np.arange(channels)[:, None, None]
+    return np.where(members < 0, -1, moved).reshape(-1, members.shape[1])
+
+
+def _batches(points: np.ndarray) -> list[np.ndarray]:
+    return np.split(points, range(_BATCH, len(points), _BATCH))
+
+
+def _nothing(*_: Any) -> np.ndarray:
+    return np.empty(0)
+
+
+def _output(found: Any, points: int) -> Tensor:
+    if not isinstance(found, Tensor) or found.ndim == 0 or len(found) != points:
+        what = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
+        raise ValueError(f"the model must return one tensor with a row for each of {points} points, got {what}")
+    return found.reshape(points, -1)
+
+
+def _finite(values: np.ndarray, what: str) -> np.ndarray:
+    if not np.isfinite(values).all():
+        raise ValueError(f"{what} is NaN or infinite within the bounds")
+    return values
