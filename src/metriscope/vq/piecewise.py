@@ -15,7 +15,6 @@ import numpy as np
 import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor, nn
-from torch.autograd import forward_ad
 
 from metriscope.vq.activations import Levels, Reading, Winners
 from metriscope.vq.choice import Choice
@@ -41,7 +40,11 @@ class Plane:
 
     def inputs(self, points: Float64[np.ndarray, "n 2"]) -> Float64[Tensor, "n ..."]:
         """Return the inputs at points of the plane."""
-        s, t = torch.from_numpy(np.ascontiguousarray(points)).to(self.origin.device).unbind(1)
+        return self.at(torch.from_numpy(np.ascontiguousarray(points)).to(self.origin.device))
+
+    def at(self, places: Float64[Tensor, "n 2"]) -> Float64[Tensor, "n ..."]:
+        """Return the inputs at places of the plane, where gradients may flow."""
+        s, t = places.unbind(1)
         each = (-1, *[1] * self.origin.ndim)
         return self.origin + s.reshape(each) * self.u + t.reshape(each) * self.v
 
@@ -106,22 +109,22 @@ class Network:
 
     def slopes(self, points: Float64[np.ndarray, "v 2"]) -> Float64[np.ndarray, "v o 2"]:
         """Return how the outputs change along the plane's two directions, at points where they are affine."""
-        parts = []
-        for part in _batches(points):
-            x = self._plane.inputs(part)
-            along = [self._derivative(x, direction) for direction in (self._plane.u, self._plane.v)]
-            parts.append(np.stack([_output(one, len(part)).cpu().numpy() for one in along], -1))
-        return np.concatenate(parts)
+        return np.concatenate([self._slopes(part) for part in _batches(points)])
 
     def inputs(self, points: Float64[np.ndarray, "v 2"]) -> Tensor:
         """Return the network's inputs at some points."""
         return self._plane.inputs(points)
 
-    def _derivative(self, x: Tensor, direction: Tensor) -> Tensor:
-        with in_eval_mode(self.model), torch.no_grad(), forward_ad.dual_level():
-            found = self.model(forward_ad.make_dual(x, direction.expand_as(x).clone()))
-            value, tangent = forward_ad.unpack_dual(found)
-            return torch.zeros_like(value) if tangent is None else tangent
+    def _slopes(self, points: np.ndarray) -> np.ndarray:
+        places = torch.from_numpy(points).to(self._plane.origin.device).requires_grad_()
+        with random_states_kept(), in_eval_mode(self.model), torch.enable_grad():
+            found = _output(self.model(self._plane.at(places)), len(points))
+            if not found.requires_grad:
+                return np.zeros((*found.shape, 2))
+            # A point's outputs depend on its own place alone, so a sum over points has every point's slope.
+            totals = found.sum(0)
+            parts = [torch.autograd.grad(one, places, retain_graph=True)[0] for one in totals]
+        return torch.stack(parts, 1).cpu().numpy()
 
     def _run(self, points: np.ndarray, keep: Callable[..., np.ndarray]) -> tuple[Any, list[np.ndarray]]:
         watch = Watch(self.model, self._runner.weights, Choice(None), "positions", keep)
