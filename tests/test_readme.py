@@ -70,7 +70,7 @@ def test_the_code_of_the_readme_prints_what_the_readme_says(tmp_path):
 
 def test_every_command_and_option_of_the_readme_exists(capsys):
     found = commands(README)
-    assert {line[0] for line in found} == {"reproduce", "inspect", "compare", "runs", "bench"}
+    assert {line[0] for line in found} == {"reproduce", "inspect", "compare", "runs", "bench", "data"}
     for name, *words in found:
         text = help_of(name, capsys)
         assert all(word in text for word in words if word.startswith("--"))

@@ -29,6 +29,7 @@ def reproduce(
     epochs: Whole = None,
     samples: Whole = None,
     activations: Annotated[tuple[str, ...], arg(help_behavior_hint="(default: all)")] = (),
+    seeds: Whole = None,
     seed: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 0)")] = None,
 ) -> int:
     """Run studies, or go on where an earlier call stopped, and write one self-contained report.
@@ -42,12 +43,13 @@ def reproduce(
         epochs: mahalanobis: full-batch steps of each training.
         samples: mahalanobis: training points.
         activations: mahalanobis: which of abs, relu, sigmoid.
+        seeds: vq: independent repetitions of every network, each with data of its own.
         seed: Root of all random streams.
     """
     from metriscope.studies.runner import reproduce as run
 
     options: dict[str, object] = {"dims": dims or None, "trials": trials, "epochs": epochs, "samples": samples}
-    options |= {"activations": activations or None, "seed": seed}
+    options |= {"activations": activations or None, "seeds": seeds, "seed": seed}
     path = run(studies, profile, out, options, lambda line: print(line, flush=True))
     print(f"report: {path}")
     return 0
@@ -154,6 +156,34 @@ def runs(
     return 1 if problems else 0
 
 
+def data(
+    action: Annotated[Positional[Literal["list", "fetch"]], arg(metavar="list|fetch")],
+    name: Annotated[Positional[str], arg(metavar="[NAME]")] = "",
+    /,
+    *,
+    data_dir: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: none)")] = None,
+) -> int:
+    """List the data sets and where each is, or fetch one into the user's cache.
+
+    Args:
+        action: What to do.
+        name: For fetch: the data set.
+        data_dir: Folder to look in first, before METRISCOPE_DATA and the cache.
+    """
+    from metriscope.data import fetch
+    from metriscope.data.bars import rich_bar
+    from metriscope.data.listing import lines
+
+    if action == "list":
+        print("\n".join(lines(data_dir)))
+        return 0
+    if not name:
+        raise ValueError("data fetch needs the name of a data set: data list prints them")
+    paths = fetch(name, data_dir, rich_bar)
+    print("\n".join(str(path) for path in paths.values()) or f"{name} is embedded: there is nothing to fetch")
+    return 0
+
+
 def bench(name: Annotated[Positional[str], arg(metavar="[NAME]")] = "", /) -> int:
     """Run one benchmark, or all, and print its ratios against its peers.
 
@@ -173,7 +203,7 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     app = tyro.extras.SubcommandApp()
-    for command in (reproduce, inspect, compare, runs, bench):
+    for command in (reproduce, inspect, compare, runs, data, bench):
         app.command(command)
     try:
         return int(app.cli(prog="metriscope", description=f"Metriscope {__version__}", args=arguments))

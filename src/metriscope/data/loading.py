@@ -1,0 +1,124 @@
+"""Data sets by name: find their files, get what is missing, check all of it, read it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from metriscope.data.bars import Bars, no_bar
+from metriscope.data.download import download, unpack
+from metriscope.data.errors import DataError
+from metriscope.data.files import File, Place, damage, find, places
+from metriscope.data.registry import Row, row
+from metriscope.data.sets import DataSet, check_labels
+
+__all__ = ["available", "fetch", "load"]
+
+
+def load(name: str, data_dir: str | Path | None = None) -> DataSet:
+    """Return a data set, from the first place that has it: ``data_dir``, ``METRISCOPE_DATA``, the cache, a mirror.
+
+    Every file is checked against its SHA-256 before it is read. A set that is published in batches is used with
+    those that are there; the note says which.
+
+    >>> wine = load("wine")
+    >>> len(wine.train), len(wine.test), wine.train.x.shape[1]
+    (144, 34, 13)
+    """
+    chosen, among = row(name), places(data_dir)
+    if not _enough(chosen, _found(chosen, among)):
+        _complete(chosen, among, no_bar)
+    found = _found(chosen, among)
+    for file in found:
+        _refuse_damage(name, chosen, file, among)
+    parts = chosen.read({file.name: path for file, path in found.items()})
+    check_labels(name, parts, chosen.classes)
+    return DataSet(name, *parts, note=_note(chosen, found))
+
+
+def available(name: str, data_dir: str | Path | None = None) -> bool:
+    """Say whether a data set can be loaded without a download; whether its files are whole is not asked.
+
+    >>> available("wine")
+    True
+    """
+    chosen = row(name)
+    return _enough(chosen, _found(chosen, places(data_dir)))
+
+
+def fetch(name: str, data_dir: str | Path | None = None, bars: Bars = no_bar) -> dict[str, Path]:
+    """Get every file of a data set that is nowhere yet into the cache; return where each file is.
+
+    A damaged file of the cache is replaced; one in a folder of the user's is refused.
+    """
+    chosen, among = row(name), places(data_dir)
+    for file in _found(chosen, among[:-1]):
+        _refuse_damage(name, chosen, file, among)
+    _complete(chosen, among, bars)
+    return {file.name: path for file, path in _found(chosen, among).items()}
+
+
+def _found(chosen: Row, among: Sequence[Place]) -> dict[File, Path]:
+    """Return the path of each file that is somewhere."""
+    located = {file: find(file, among) for file in chosen.files}
+    return {file: where[1] for file, where in located.items() if where is not None}
+
+
+def _enough(chosen: Row, found: dict[File, Path]) -> bool:
+    """Say whether all that is needed is there, and at least one of the files of which some may lack."""
+    optional = [file in found for file in chosen.files if file.optional]
+    return all(file in found or file.optional for file in chosen.files) and (any(optional) or not optional)
+
+
+def _refuse_damage(name: str, chosen: Row, file: File, among: Sequence[Place]) -> None:
+    where = find(file, among)
+    if where is None or not (wrong := damage(where[1], file)):
+        return
+    mends = where[0] == among[-1] and bool(file.urls or chosen.archive)
+    raise DataError(f"{wrong}; metriscope data fetch {name} replaces it" if mends else wrong)
+
+
+def _complete(chosen: Row, among: Sequence[Place], bars: Bars) -> None:
+    """Get into the cache whatever is missing, or damaged in the cache."""
+    missing = [file for file in chosen.files if _lacks(file, among)]
+    if chosen.archive is None:
+        for file in missing:
+            _get(file, file, chosen, among, bars)
+    elif missing:
+        _get(chosen.archive, missing[0], chosen, among, bars)
+        _unpack(chosen.archive, missing, among[-1].folder)
+
+
+def _lacks(file: File, among: Sequence[Place]) -> bool:
+    where = find(file, among)
+    return where is None or (where[0] == among[-1] and bool(damage(where[1], file)))
+
+
+def _unpack(archive: File, files: Sequence[File], cache: Path) -> None:
+    """Take files out of a downloaded archive, which is not kept."""
+    path = cache / archive.path
+    try:
+        unpack(path, archive, files, cache)
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _get(source: File, wanted: File, chosen: Row, among: Sequence[Place], bars: Bars) -> None:
+    """Download ``source`` for the sake of the file that is ``wanted``, or say all that was tried."""
+    reasons = download(source, among[-1].folder, bars)
+    if source.urls and not reasons:
+        return
+    looked = ", ".join(str(place) for place in among)
+    tried = (
+        f"no mirror gave it: {', '.join(reasons)}" if reasons else "it has no public mirror, so place it in one of them"
+    )
+    instead = f"; {chosen.instead} needs no download" if chosen.instead else ""
+    raise DataError(f"cannot find {wanted.path}: there is no whole copy in {looked}, and {tried}{instead}")
+
+
+def _note(chosen: Row, found: dict[File, Path]) -> str:
+    """Return the row's note, with the files that were used where some are missing."""
+    if len(found) == len(chosen.files):
+        return chosen.note
+    used = f"{len(found)} of {len(chosen.files)} files: {', '.join(file.name for file in found)}"
+    return f"{chosen.note}; {used}" if chosen.note else used

@@ -1,0 +1,85 @@
+"""Two moons in the plane, turned, and hidden in two coordinates of a sphere.
+
+Axes: N points, D features. Everything is float64; callers cast what they train on.
+"""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from jaxtyping import Float, Int64
+from torch import Generator, Tensor
+
+__all__ = ["sphere_moons", "turn", "two_moons"]
+
+
+def turn(x: Float[Tensor, "n d"], angle: float) -> Float[Tensor, "n d"]:
+    """Return the points with their first two coordinates turned by ``angle``, anticlockwise about the origin.
+
+    >>> turn(torch.tensor([[1.0, 0.0, 7.0]]).double(), math.pi / 2).round()
+    tensor([[0., 1., 7.]], dtype=torch.float64)
+    """
+    if x.ndim != 2 or x.shape[-1] < 2:
+        raise ValueError(f"only points of two or more features can be turned, not an array of shape {tuple(x.shape)}")
+    if not math.isfinite(angle):
+        raise ValueError(f"points turn by a finite angle, not {angle}")
+    first, second = x[:, :1], x[:, 1:2]
+    cosine, sine = math.cos(angle), math.sin(angle)
+    return torch.cat([cosine * first - sine * second, sine * first + cosine * second, x[:, 2:]], dim=-1)
+
+
+def two_moons(count: int, generator: Generator, noise: float = 0.1) -> tuple[Float[Tensor, "n 2"], Int64[Tensor, n]]:
+    """Return ``count`` points of two interleaved half circles and the moon, 0 or 1, of each, in label order.
+
+    Half circles have radius 1, points stand on them at equal angles, and ``noise`` is the standard deviation of
+    what is added to each coordinate. Then the point about which the moons mirror each other becomes the origin,
+    and all points are divided by the largest norm. One factor for both axes keeps the shape; a largest norm of 1
+    keeps the points in [-1, 1]² and keeps them there under every turn.
+
+    >>> x, y = two_moons(150, torch.Generator().manual_seed(0))
+    >>> x.shape, y.bincount().tolist(), round(float(x.norm(dim=-1).max()), 12)
+    (torch.Size([150, 2]), [75, 75], 1.0)
+    """
+    if count < 2:
+        raise ValueError(f"two moons need at least two points, not {count}")
+    if not 0 <= noise < math.inf:
+        raise ValueError(f"noise must be a finite number of at least 0, not {noise}")
+    upper, lower = _half_circle(count // 2), -_half_circle(count - count // 2)
+    # The moons' centres are (-1/2, -1/4) and (1/2, 1/4) from the point about which they mirror each other.
+    shift = torch.tensor([0.5, 0.25], dtype=torch.float64)
+    x = torch.cat([upper - shift, lower + shift])
+    x = x + noise * torch.randn(count, 2, generator=generator, dtype=torch.float64)
+    labels = (torch.arange(count) >= count // 2).to(torch.int64)
+    return x / torch.linalg.vector_norm(x, dim=-1).max(), labels
+
+
+def sphere_moons(
+    x: Float[Tensor, "n 2"], generator: Generator, dim: int = 100, scale: float = 0.1
+) -> Float[Tensor, "n d"]:
+    """Return ``scale * x`` with ``dim - 2`` more coordinates, so that every point lies on the unit sphere.
+
+    The added coordinates are uniform on the sphere whose radius makes the whole norm 1. The signal is in the first
+    two coordinates; turning it is ``turn``.
+
+    >>> x, _ = two_moons(150, torch.Generator().manual_seed(0))
+    >>> points = sphere_moons(x, torch.Generator().manual_seed(1))
+    >>> points.shape, bool(torch.allclose(points.norm(dim=-1), torch.ones(150).double()))
+    (torch.Size([150, 100]), True)
+    """
+    if x.ndim != 2 or x.shape[-1] != 2:
+        raise ValueError(f"moons are points of two features, not an array of shape {tuple(x.shape)}")
+    if dim < 3:
+        raise ValueError(f"moons on a sphere need at least three dimensions, not {dim}")
+    signal = scale * x.to(torch.float64)
+    rest = 1 - signal.square().sum(dim=-1, keepdim=True)
+    # Written so that NaN fails too.
+    if not bool((rest >= 0).all()):
+        raise ValueError(f"scaled by {scale}, a point has no finite norm of at most 1")
+    noise = torch.randn(len(x), dim - 2, generator=generator, dtype=torch.float64)
+    return torch.cat([signal, rest.sqrt() * noise / torch.linalg.vector_norm(noise, dim=-1, keepdim=True)], dim=-1)
+
+
+def _half_circle(count: int) -> Float[Tensor, "n 2"]:
+    angles = torch.linspace(0, math.pi, count, dtype=torch.float64)
+    return torch.stack([angles.cos(), angles.sin()], dim=-1)

@@ -1,0 +1,213 @@
+"""Every named data set, one row each: its files, what they should be, where they can be had, how they are read."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from metriscope.data import images, sequences, tables
+from metriscope.data.errors import DataError
+from metriscope.data.files import File
+from metriscope.data.sets import Parts
+
+__all__ = ["ROWS", "Row", "names", "row"]
+
+
+@dataclass(frozen=True)
+class Row:
+    """What is known of a data set before any of it is read.
+
+    ``read`` takes the path of each file by its name. A set without files comes with an installed package. An
+    ``archive`` holds all the files; ``instead`` is the embedded set to fall back on.
+    """
+
+    kind: Literal["images", "table", "sequences"]
+    train: int
+    test: int
+    classes: int
+    read: Callable[[Mapping[str, Path]], Parts]
+    files: tuple[File, ...] = ()
+    archive: File | None = None
+    instead: str = ""
+    note: str = ""
+
+    @property
+    def size(self) -> int:
+        """Return the number of bytes of all files."""
+        return sum(file.size for file in self.files)
+
+
+FIFTH = "no published split: every fifth example of each class is test"
+_MNIST = ("https://ossci-datasets.s3.amazonaws.com/mnist/", "https://storage.googleapis.com/cvdf-datasets/mnist/")
+_FASHION = ("http://fashion-mnist.s3-website.eu-central-1.amazonaws.com/",)
+_UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases/"
+
+
+def _files(folder: str, mirrors: tuple[str, ...], *lines: str) -> tuple[File, ...]:
+    """Return files from lines of SHA-256, size and name; a mirror has a file under its name behind the address."""
+    rows = [line.split() for line in lines]
+    return tuple(File(f"{folder}/{name}", sha, int(size), tuple(m + name for m in mirrors)) for sha, size, name in rows)
+
+
+def _batches(*lines: str) -> tuple[File, ...]:
+    """Return the files of CIFAR-10: of the training batches some may lack, and only an archive has any."""
+    found = _files("cifar-10/cifar-10-batches-bin", (), *lines)
+    return tuple(replace(file, optional=file.name.startswith("data_batch")) for file in found)
+
+
+ROWS: dict[str, Row] = {
+    "mnist": Row(
+        kind="images",
+        train=60_000,
+        test=10_000,
+        classes=10,
+        read=images.idx_parts,
+        files=_files(
+            "mnist",
+            _MNIST,
+            "440fcabf73cc546fa21475e81ea370265605f56be210a4024d2ca8f203523609  9912422  train-images-idx3-ubyte.gz",
+            "3552534a0a558bbed6aed32b30c495cca23d567ec52cac8be1a0730e8010255c  28881  train-labels-idx1-ubyte.gz",
+            "8d422c7b0a1c1c79245a5bcf07fe86e33eeafee792b84584aec276f5a2dbc4e6  1648877  t10k-images-idx3-ubyte.gz",
+            "f7ae60f92e00ec6debd23a6088c31dbd2371eca3ffa0defaefb259924204aec6  4542  t10k-labels-idx1-ubyte.gz",
+        ),
+        instead="mnist-5k",
+    ),
+    "fashion-mnist": Row(
+        kind="images",
+        train=60_000,
+        test=10_000,
+        classes=10,
+        read=images.idx_parts,
+        files=_files(
+            "fashion-mnist",
+            _FASHION,
+            "3aede38d61863908ad78613f6a32ed271626dd12800ba2636569512369268a84  26421880  train-images-idx3-ubyte.gz",
+            "a04f17134ac03560a47e3764e11b92fc97de4d1bfaf8ba1a3aa29af54cc90845  29515  train-labels-idx1-ubyte.gz",
+            "346e55b948d973a97e58d2351dde16a484bd415d4595297633bb08f03db6a073  4422102  t10k-images-idx3-ubyte.gz",
+            "67da17c76eaffca5446c3361aaab5c3cd6d1c2608764d35dfb1850b086bf8dd5  5148  t10k-labels-idx1-ubyte.gz",
+        ),
+        instead="mnist-5k",
+    ),
+    "cifar-10": Row(
+        kind="images",
+        train=50_000,
+        test=10_000,
+        classes=10,
+        read=images.cifar_parts,
+        files=_batches(
+            "cee916563c9f80d84e3cc88e17fdc0941787f1244f00a67874d45b261883ada5  30730000  data_batch_1.bin",
+            "a591ca11fa1708a91ee40f54b3da4784ccd871ecf2137de63f51ada8b3fa57ed  30730000  data_batch_2.bin",
+            "bbe8596564c0f86427f876058170b84dac6670ddf06d79402899d93ceea26f67  30730000  data_batch_3.bin",
+            "014e562d6e23c72197cc727519169a60359f5eccd8945ad5a09d710285ff4e48  30730000  data_batch_4.bin",
+            "755304fc0b379caeae8c14f0dac912fbc7d6cd469eb67a1029a08a39453a9add  30730000  data_batch_5.bin",
+            "8e2eb146ae340b09e24670f29cabc6326dba54da8789dab6768acf480273f65b  30730000  test_batch.bin",
+        ),
+        archive=_files(
+            "cifar-10",
+            ("https://www.cs.toronto.edu/~kriz/",),
+            "c4a38c50a1bc5f3a1c5537f2155ab9d68f9f25eb1ed8d9ddda3db29a59bca1dd  170052171  cifar-10-binary.tar.gz",
+        )[0],
+        instead="mnist-5k",
+    ),
+    "mnist-5k": Row("images", 4_000, 1_000, 10, images.mnist_5k_parts, note=FIFTH),
+    "digits": Row("images", 1_442, 355, 10, images.digits_parts, note=f"grey levels are 0 to 16; {FIFTH}"),
+    "wine": Row("table", 144, 34, 3, tables.wine_parts, note=FIFTH),
+    "breast_cancer": Row("table", 456, 113, 2, tables.breast_cancer_parts, note=FIFTH),
+    "adult": Row(
+        kind="table",
+        train=32_561,
+        test=16_281,
+        classes=2,
+        read=tables.adult_parts,
+        files=_files(
+            "tabular",
+            (_UCI + "adult/",),
+            "5b00264637dbfec36bdeaab5676b0b309ff9eb788d63554ca0a249491c86603d  3974305  adult.data",
+            "a2a9044bc167a35b2361efbabec64e89d69ce82d9790d2980119aac5fd7e9c05  2003153  adult.test",
+        ),
+        instead="breast_cancer",
+        note="categories are one-hot, a missing value is a category of its own, no row is dropped",
+    ),
+    "covertype": Row(
+        kind="table",
+        train=15_120,
+        test=565_892,
+        classes=7,
+        read=tables.covertype_parts,
+        files=_files(
+            "tabular",
+            (_UCI + "covtype/",),
+            "054503622a3d92e5499f0f3d27e32e7ef3eeb11a031a244a4132ef7b32120d32  11246185  covtype.data.gz",
+        ),
+        instead="wine",
+        note="the published training and validation rows, 2,160 a class, are the training part",
+    ),
+    "letter": Row(
+        kind="table",
+        train=16_000,
+        test=4_000,
+        classes=26,
+        read=tables.letter_parts,
+        files=_files(
+            "tabular",
+            (_UCI + "letter-recognition/",),
+            "2b89f3602cf768d3c8355267d2f13f2417809e101fc2b5ceee10db19a60de6e2  712565  letter-recognition.data",
+        ),
+        instead="wine",
+        note="the first 16,000 are the training part, as published",
+    ),
+    "spambase": Row(
+        kind="table",
+        train=3_682,
+        test=919,
+        classes=2,
+        read=tables.spambase_parts,
+        files=_files(
+            "tabular",
+            (_UCI + "spambase/",),
+            "b1ef93de71f97714d3d7d4f58fc9f718da7bbc8ac8a150eff2778616a8097b12  702942  spambase.data",
+        ),
+        instead="breast_cancer",
+        note=FIFTH,
+    ),
+    "ecg5000": Row(
+        kind="sequences",
+        train=500,
+        test=4_500,
+        classes=5,
+        read=sequences.ecg5000_parts,
+        files=_files(
+            "sequence",
+            (),
+            "df86ac15d7e283e731db6be7865f5004b65bc639014cb8b9753c26e24a9092a1  786687  ECG5000_TRAIN.tsv",
+            "0192997dd1793880633bfb34ae3ad5129c09a8e0f210c469225451b92cdd8548  7083836  ECG5000_TEST.tsv",
+        ),
+    ),
+    "fsdd": Row(
+        kind="sequences",
+        train=2_700,
+        test=300,
+        classes=10,
+        read=sequences.fsdd_parts,
+        files=_files(
+            "sequence",
+            (),
+            "6c95b38706a9eb4dee6715ab122f517b3b1f4d45875856cb492891c06eb8d399  15425695  fsdd.npz",
+        ),
+        note="8 kHz; behind each recording stand zeros up to the longest; recordings 0 to 4 are test, as published",
+    ),
+}
+
+
+def names() -> tuple[str, ...]:
+    """Return the name of every data set."""
+    return tuple(ROWS)
+
+
+def row(name: str) -> Row:
+    """Return what is known of a data set."""
+    if name not in ROWS:
+        raise DataError(f"unknown data set {name!r}: there are {', '.join(ROWS)}")
+    return ROWS[name]
