@@ -1,0 +1,8 @@
+"""The geometry of networks on a plane, live: one HTML page that paints distances from wherever the pointer is."""
+
+from __future__ import annotations
+
+from metriscope.report.explorer.page import explorer_page
+from metriscope.report.explorer.scene import Scene
+
+__all__ = ["Scene", "explorer_page"]

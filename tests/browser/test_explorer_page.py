@@ -1,0 +1,262 @@
+"""The explorer in a browser: its numbers are Python's, its colours are its numbers, and every hand can use it."""
+
+import os
+import re
+import shutil
+import sys
+
+import numpy as np
+import pytest
+from matplotlib import colormaps
+
+from browser.scenes import case, uniform
+from metriscope.report.explorer import explorer_page
+
+sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
+CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="no chromium is installed")
+
+POINTER, UNEQUAL = (0.31, -0.47), [0.3, 1.7, 0.6]
+TABLE = colormaps["viridis"](np.arange(256), bytes=True)
+
+
+@pytest.fixture(scope="module")
+def cases():
+    return {"shallow": case("shallow", 0), "deep": case("deep", 0), "second": case("shallow", 1)}
+
+
+@pytest.fixture(scope="module")
+def address(cases, tmp_path_factory):
+    file = tmp_path_factory.mktemp("explorer") / "page.html"
+    file.write_text(explorer_page([one.scene for one in cases.values()]), encoding="utf-8")
+    return file.as_uri()
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with sync_api.sync_playwright() as playwright:
+        # Chromium refuses to make a sandbox for root.
+        arguments = ["--no-sandbox"] if os.geteuid() == 0 else []
+        running = playwright.chromium.launch(executable_path=CHROMIUM, args=arguments)
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def visit(browser, address):
+    """Open the page, as often as a test likes; whatever it complains of or asks for besides itself is a failure."""
+    contexts, heard, asked = [], [], []
+
+    def opened(**settings):
+        contexts.append(browser.new_context(**{"viewport": {"width": 1280, "height": 900}, **settings}))
+        page = contexts[-1].new_page()
+        page.on("console", lambda message: heard.append(message.text))
+        page.on("pageerror", lambda error: heard.append(str(error)))
+        page.on("request", lambda request: asked.append(request.url))
+        page.goto(address)
+        return page
+
+    yield opened
+    for context in contexts:
+        context.close()
+    assert heard == []
+    assert {url for url in asked if not url.startswith("data:")} <= {address}
+
+
+def ask(page, name, *given):
+    return page.evaluate(f"given => metriscope.{name}(...given)", list(given))
+
+
+def columns(rows):
+    return {key: np.array([row[key] for row in rows]) for key in ("vq", "graph", "euclid")}
+
+
+def places(page):
+    """Return anchor and pointer as the live line tells them."""
+    page.evaluate("() => new Promise(requestAnimationFrame)")
+    numbers = re.findall(r"\(([^,]+), ([^)]+)\)", page.locator("#line").inner_text().replace("−", "-"))
+    return [tuple(map(float, pair)) for pair in numbers]
+
+
+def screen_place(page, panel, x, y):
+    box = page.locator(f"#panel-{panel} .marks").bounding_box()
+    return box["x"] + (x + 1) / 2 * box["width"], box["y"] + (1 - y) / 2 * box["height"]
+
+
+@pytest.mark.parametrize("shape", ["shallow", "deep"])
+def test_distances_in_the_browser_are_those_of_python(visit, cases, shape):
+    page, points = visit(), uniform(100, 0, "asked")
+    ask(page, "select", {"shape": shape})
+    ask(page, "pointAt", *POINTER)
+    found, expected = columns(ask(page, "distances", points.tolist())), cases[shape].distances(POINTER, points)
+    np.testing.assert_array_equal(found["vq"], expected["vq"])
+    np.testing.assert_array_equal(found["graph"], expected["graph"])
+    np.testing.assert_allclose(found["euclid"], expected["euclid"], atol=1e-6, rtol=0)
+
+
+def test_unequal_weights_weigh_the_layers_and_leave_the_graph(visit, cases):
+    page, points = visit(), uniform(100, 1, "asked")
+    ask(page, "select", {"shape": "deep"})
+    ask(page, "pointAt", *POINTER)
+    ask(page, "weights", UNEQUAL)
+    found = columns(ask(page, "distances", points.tolist()))
+    expected = cases["deep"].distances(POINTER, points, UNEQUAL)
+    np.testing.assert_allclose(found["vq"], expected["vq"], rtol=1e-12)
+    np.testing.assert_array_equal(found["graph"], expected["graph"])
+
+
+def test_a_shallow_network_counts_borders_and_a_deep_one_never_more(visit):
+    page, points = visit(), uniform(300, 2, "asked").tolist()
+    for shape, law in (("shallow", np.array_equal), ("deep", lambda vq, graph: (vq <= graph).all())):
+        ask(page, "select", {"shape": shape})
+        ask(page, "pointAt", *POINTER)
+        found = columns(ask(page, "distances", points))
+        assert law(found["vq"], found["graph"]), shape
+
+
+@pytest.mark.parametrize("weights", [[1.0, 1.0, 1.0], UNEQUAL], ids=["equal", "unequal"])
+@pytest.mark.parametrize("together", [True, False], ids=["one scale", "own scales"])
+def test_a_painted_colour_is_the_map_s_entry_for_the_distance(visit, cases, weights, together):
+    page = visit()
+    ask(page, "select", {"shape": "deep"})
+    page.locator("#together").set_checked(together)
+    ask(page, "weights", weights)
+    ask(page, "pointAt", *POINTER)
+    painted = ask(page, "painted", uniform(100, 3, "asked").tolist())
+    reach, centres = cases["deep"].reach(weights), [(row["x"], row["y"]) for row in painted]
+    if together:
+        reach["vq"] = reach["graph"] = max(reach["vq"], reach["graph"])
+    for key, values in cases["deep"].distances(POINTER, centres, weights).items():
+        exact = 255 * values / reach[key] + 0.5
+        # Where a value falls between two entries to the last bit, either of them is right.
+        near = [TABLE[np.floor(exact + shift).astype(int).clip(0, 255)] for shift in (-1e-9, 1e-9)]
+        colours = np.array([row[key] for row in painted])
+        assert np.all((colours == near[0]).all(1) | (colours == near[1]).all(1)), key
+
+
+def test_the_shown_numbers_are_those_between_anchor_and_pointer(visit, cases):
+    page = visit()
+    ask(page, "select", {"shape": "deep"})
+    ask(page, "pin", -0.62, 0.4)
+    ask(page, "pointAt", *POINTER)
+    expected = {key: found[0] for key, found in cases["deep"].distances(POINTER, [(-0.62, 0.4)]).items()}
+    shown = {key: page.locator(f"#panel-{key} .value").inner_text() for key in expected}
+    assert shown == {key: f"{found:.2f}" if key == "euclid" else f"{found:.0f}" for key, found in expected.items()}
+    differ = [int(text.split()[0]) for text in page.locator(".differ").all_inner_texts()]
+    assert len(differ) == 3
+    assert sum(differ) == expected["vq"]
+
+
+@pytest.mark.parametrize("shape", ["shallow", "deep"])
+def test_the_way_that_is_drawn_crosses_as_many_borders_as_the_graph_counts(visit, cases, shape):
+    page, partition = visit(), cases[shape].partition
+    ask(page, "select", {"shape": shape})
+    for anchor, pointer in uniform(16, 4, "ways").reshape(8, 2, 2).tolist():
+        ask(page, "pin", *anchor)
+        ask(page, "pointAt", *pointer)
+        way = ask(page, "way")
+        places = np.reshape(way["places"], (-1, 2))
+        # Between two crossings the line runs within one convex region, so its middle says which.
+        np.testing.assert_array_equal(partition.locate((places[1:] + places[:-1]) / 2), way["regions"])
+        assert len(way["regions"]) == 1 + cases[shape].distances(pointer, [anchor])["graph"][0]
+        np.testing.assert_allclose(places[[0, -1]], [anchor, pointer])
+
+
+def test_every_network_can_be_chosen_and_a_missing_one_leads_to_a_neighbour(visit, cases):
+    page = visit()
+    for one in cases.values():
+        for value in one.scene.choices.values():
+            page.locator(".segments label", has_text=value).click()
+        assert ask(page, "select", {}) == one.scene.choices
+        assert f"{len(one.partition):,} linear regions" in page.locator("#about").inner_text()
+    page.locator(".segments label", has_text="deep").click()
+    assert ask(page, "select", {}) == {"shape": "deep", "weights": "first draw"}
+    assert page.locator("input:checked[type=radio]").count() == 2
+
+
+def test_the_mouse_moves_the_point_and_a_click_pins_the_anchor(visit):
+    page = visit()
+    assert places(page)[0] == (0, 0)
+    for panel in ("vq", "graph", "euclid"):
+        page.mouse.move(*screen_place(page, panel, 0.2, 0.6))
+        assert places(page) == [pytest.approx((0, 0)), pytest.approx((0.2, 0.6), abs=0.02)]
+    page.mouse.click(*screen_place(page, "graph", -0.5, -0.3))
+    page.mouse.move(*screen_place(page, "graph", 0.1, 0.1))
+    assert places(page)[0] == pytest.approx((-0.5, -0.3), abs=0.02)
+
+
+def test_the_keyboard_moves_the_point_within_the_square_and_pins_it(visit):
+    page = visit()
+    ask(page, "pointAt", 0, 0.5)
+    page.locator("#panel-vq .marks").focus()
+    for key in ("ArrowRight", "ArrowUp", "Shift+ArrowLeft", "Shift+ArrowDown"):
+        page.keyboard.press(key)
+    assert places(page)[1] == pytest.approx((-0.08, 0.42))
+    page.keyboard.press("Enter")
+    for _ in range(30):
+        page.keyboard.press("Shift+ArrowRight")
+    assert places(page) == [pytest.approx((-0.08, 0.42)), pytest.approx((1, 0.42))]
+
+
+def test_a_tap_pins_the_anchor_and_panels_stack_on_a_phone(visit):
+    page = visit(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True, device_scale_factor=2)
+    page.touchscreen.tap(*screen_place(page, "vq", 0.4, -0.2))
+    assert places(page) == [pytest.approx((0.4, -0.2), abs=0.02)] * 2
+    left = [page.locator(f"#panel-{key}").bounding_box()["x"] for key in ("vq", "graph", "euclid")]
+    assert len(set(left)) == 1
+    assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def test_sliders_weigh_and_the_button_resets(visit):
+    page = visit()
+    ask(page, "select", {"shape": "deep"})
+    before = page.locator("#sum").inner_text()
+    page.get_by_label("weight of layer 2").fill("0.5")
+    places(page)
+    assert "0.5 ×" in page.locator("#sum").inner_text()
+    page.get_by_role("button", name="Reset weights").click()
+    places(page)
+    assert page.locator("#sum").inner_text() == before
+
+
+# Read from a copy that is made for reading: the browser warns of reading a canvas that is made for drawing.
+INKED = """key => {
+  const drawn = document.querySelector(`#panel-${key} .lines`), copy = document.createElement("canvas");
+  [copy.width, copy.height] = [drawn.width, drawn.height];
+  const context = copy.getContext("2d", { willReadFrequently: true });
+  context.drawImage(drawn, 0, 0);
+  return context.getImageData(0, 0, copy.width, copy.height).data.some((value) => value > 0);
+}"""
+
+
+def test_borders_are_drawn_where_they_count_and_can_be_put_away(visit):
+    page = visit()
+    page.locator("#points").uncheck()
+    assert [page.evaluate(INKED, key) for key in ("vq", "graph", "euclid")] == [True, True, False]
+    page.locator("#borders").uncheck()
+    assert not any(page.evaluate(INKED, key) for key in ("vq", "graph", "euclid"))
+
+
+def test_a_dark_page_is_drawn_in_dark_colours_even_if_it_was_opened_light(visit, tmp_path):
+    page = visit()
+    light = page.screenshot(path=tmp_path / "light.png")
+    strip = "document.querySelector('.strip canvas').toDataURL()"
+    background = "getComputedStyle(document.body).backgroundColor"
+    seen = page.evaluate(strip), page.evaluate(background)
+    page.emulate_media(color_scheme="dark")
+    places(page)
+    assert page.evaluate(strip) != seen[0]
+    assert (seen[1], page.evaluate(background)) == ("rgb(251, 250, 247)", "rgb(20, 23, 27)")
+    assert page.screenshot(path=tmp_path / "dark.png") != light
+
+
+def test_the_time_of_a_frame_is_shown_on_request_and_reported(visit, capsys):
+    page = visit()
+    assert page.locator("#fps").is_hidden()
+    page.evaluate("location.hash = '#fps'")
+    ask(page, "select", {"shape": "deep"})
+    page.evaluate("for (let i = 0; i < 60; i++) metriscope.pointAt(0.9 * Math.sin(i / 5), 0.9 * Math.cos(i / 7))")
+    times = ask(page, "frameTimes")[-60:]
+    assert page.locator("#fps").inner_text().endswith("ms a frame")
+    with capsys.disabled():
+        sys.stdout.write(f"\nexplorer: {np.mean(times):.1f} ms a frame on average, {max(times):.1f} ms at most\n")
