@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metriscope.report import Page, ReportError, Section, Table, render, write_report
+from metriscope.report import Companion, Page, ReportError, Section, Table, render, write_report
 from metriscope.report.tables import cell
 
 
@@ -78,3 +78,16 @@ def test_a_column_that_parquet_cannot_hold_is_named_before_anything_is_written(t
     with pytest.raises(ReportError, match="table 't' has a column that Parquet cannot hold"):
         write_report(one_table(pd.DataFrame({"mixed": [1, "two"]})), tmp_path / "out")
     assert not (tmp_path / "out").exists()
+
+
+def test_a_companion_is_written_beside_the_page_and_linked_from_it(tmp_path):
+    companion = Companion("other.html", "Another <page>", "With **numbers**.", "<!DOCTYPE html><p>é</p>")
+    path = write_report(Page("p", "", (Section("s", (companion,)),)), tmp_path)
+    assert (tmp_path / "other.html").read_text("utf-8") == companion.html
+    assert '<a href="other.html">Another &lt;page&gt;</a>' in path.read_text("utf-8")
+
+
+@pytest.mark.parametrize("name", ["report.html", "page", "../up.html", ""])
+def test_a_companion_needs_a_name_of_its_own(name):
+    with pytest.raises(ValueError, match="companion"):
+        Companion(name, "t", "t", "")

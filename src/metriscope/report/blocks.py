@@ -18,6 +18,7 @@ __all__ = [
     "VERDICTS",
     "Block",
     "Claim",
+    "Companion",
     "Details",
     "Evidence",
     "Figure",
@@ -166,7 +167,22 @@ class Details:
     blocks: tuple[Block, ...]
 
 
-Block: TypeAlias = "Prose | Table | Figure | Ledger | Details"
+@dataclass(frozen=True)
+class Companion:
+    """A page of its own, written beside the report as the file ``name`` and linked from it with a sentence."""
+
+    name: str
+    title: str
+    text: str
+    html: str
+
+    def __post_init__(self) -> None:
+        _check_name("companion", self.name)
+        if not self.name.endswith(".html") or self.name == "report.html":
+            raise ValueError(f"a companion is named like page.html, and not report.html, got {self.name!r}")
+
+
+Block: TypeAlias = "Prose | Table | Figure | Ledger | Details | Companion"
 
 
 @dataclass(frozen=True)
@@ -195,6 +211,7 @@ class Page:
         _check_unique("section", (section.anchor for section in self.sections))
         _check_unique("table", (table.name for table in self.tables))
         _check_unique("figure", (block.name for block in self.blocks if isinstance(block, Figure)))
+        _check_unique("companion", (companion.name for companion in self.companions))
         _check_unique("claim", (claim.id for claim in self.claims))
 
     @property
@@ -206,6 +223,11 @@ class Page:
     def tables(self) -> tuple[Table, ...]:
         """Every table on the page, in reading order."""
         return tuple(block for block in self.blocks if isinstance(block, Table))
+
+    @property
+    def companions(self) -> tuple[Companion, ...]:
+        """Every page that is written beside this one."""
+        return tuple(block for block in self.blocks if isinstance(block, Companion))
 
     @property
     def claims(self) -> tuple[Claim, ...]:

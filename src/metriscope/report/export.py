@@ -1,4 +1,4 @@
-"""Write a report to a folder: one page, and every table as CSV and Parquet, each file whole or not at all."""
+"""Write a report to a folder: its page, companions, and tables as CSV and Parquet, each whole or not at all."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ class ReportError(RuntimeError):
 
 
 def write_report(page: Page, out: Path) -> Path:
-    """Write ``out/report.html`` and ``out/tables/<name>.csv`` and ``.parquet``; return the page's path.
+    """Write ``out/report.html``, its tables as ``out/tables/<name>.csv`` and ``.parquet``, and its companions.
 
-    The page is written last, so that a page that is there has its tables beside it.
+    The page is written last, so that a page that is there has the others beside it; its path is returned.
     """
     out = Path(out)
     contents = {out / "tables" / name: data for table in page.tables for name, data in table_files(table).items()}
+    contents |= {out / companion.name: companion.html.encode() for companion in page.companions}
     contents[out / "report.html"] = render(page).encode()
     for path, data in contents.items():
         _write_or_explain(path, data)
