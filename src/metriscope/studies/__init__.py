@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 __all__ = ["STUDIES", "study"]
 
 # Name -> the module that fulfils `contract.Study`; loaded when it is asked for.
-STUDIES = {"mahalanobis": "metriscope.studies.mahalanobis"}
+STUDIES = {"mahalanobis": "metriscope.studies.mahalanobis", "vq": "metriscope.studies.vq"}
 
 
 def study(name: str) -> Study:

@@ -81,7 +81,16 @@ def _cross_entropy(output: Float[Tensor, "s n c"], target: Tensor) -> Float[Tens
     return F.cross_entropy(output.movedim(-1, 1), target.expand(output.shape[:2]), reduction="none")
 
 
-POINT_LOSSES = {"mse": _mse, "cross-entropy": _cross_entropy}
+def _bce(output: Float[Tensor, "s n *o"], target: Tensor) -> Float[Tensor, "s n"]:
+    # One logit a point, as (n,) or (n, 1); the sigmoid is inside the loss, where it cannot round to 0 or 1.
+    if output.shape[2:] not in ((), (1,)) or target.shape not in (output.shape[:2], output.shape[1:2]):
+        wanted, came = tuple(output.shape[1:]), tuple(target.shape)
+        raise ValueError(f"bce needs one logit and one target a point: outputs of shape {wanted}, targets {came}")
+    logits = output.reshape(output.shape[:2])
+    return F.binary_cross_entropy_with_logits(logits, target.to(logits).expand_as(logits), reduction="none")
+
+
+POINT_LOSSES = {"mse": _mse, "cross-entropy": _cross_entropy, "bce": _bce}
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,7 @@ import numpy as np
 
 __all__ = ["Protocol", "recorded_epochs"]
 
-LOSSES = ("mse", "cross-entropy")
+LOSSES = ("mse", "cross-entropy", "bce")
 OPTIMIZERS = ("adam", "sgd")
 
 
