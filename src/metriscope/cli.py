@@ -29,7 +29,11 @@ def reproduce(
     epochs: Whole = None,
     samples: Whole = None,
     activations: Annotated[tuple[str, ...], arg(help_behavior_hint="(default: all)")] = (),
+    models: Annotated[tuple[str, ...], arg(help_behavior_hint="(default: the profile's)")] = (),
     seeds: Whole = None,
+    train_size: Whole = None,
+    pixels: Annotated[str | None, arg(metavar="FORM", help_behavior_hint="(default: the profile's)")] = None,
+    budget: Annotated[str | None, arg(metavar="TIME", help_behavior_hint="(default: until done)")] = None,
     seed: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 0)")] = None,
 ) -> int:
     """Run studies, or go on where an earlier call stopped, and write one self-contained report.
@@ -40,16 +44,21 @@ def reproduce(
         out: Folder for report.html, tables/ and the store of runs.
         dims: mahalanobis: dimensions of the Gaussians.
         trials: mahalanobis: independent trainings of each network.
-        epochs: mahalanobis: full-batch steps of each training.
+        epochs: mahalanobis, representation: full-batch steps of each training.
         samples: mahalanobis: training points.
         activations: mahalanobis: which of abs, relu, sigmoid.
-        seeds: vq: independent repetitions of every network, each with data of its own.
+        models: representation: networks by name, such as relu, abs2-neg or abs-l2.
+        seeds: representation, vq: independent repetitions of every network.
+        train_size: representation: training images.
+        pixels: representation: raw, normalized or unit.
+        budget: representation: stop cleanly after a time such as 2h, 30m or 90s; the same call goes on later.
         seed: Root of all random streams.
     """
     from metriscope.studies.runner import reproduce as run
 
     options: dict[str, object] = {"dims": dims or None, "trials": trials, "epochs": epochs, "samples": samples}
-    options |= {"activations": activations or None, "seeds": seeds, "seed": seed}
+    options |= {"activations": activations or None, "models": models or None, "seeds": seeds, "seed": seed}
+    options |= {"train_size": train_size, "pixels": pixels, "budget": budget}
     path = run(studies, profile, out, options, lambda line: print(line, flush=True))
     print(f"report: {path}")
     return 0

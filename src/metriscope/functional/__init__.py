@@ -2,6 +2,16 @@
 
 from __future__ import annotations
 
+from metriscope.functional.comparison import (
+    Moments,
+    TTest,
+    cohens_d,
+    holm,
+    moments,
+    paired_test,
+    student_test,
+    welch_test,
+)
 from metriscope.functional.distances import OffsetForm, mahalanobis, norm, offset_l2
 from metriscope.functional.hyperplanes import (
     bias_through,
@@ -20,20 +30,28 @@ from metriscope.functional.whitening import (
 )
 
 __all__ = [
+    "Moments",
     "OffsetForm",
     "Summary",
+    "TTest",
     "bias_through",
+    "cohens_d",
     "deduplicate",
     "distance_to_point",
     "expected_sphericity",
+    "holm",
     "learned_covariance",
     "mahalanobis",
     "mirrored_pairs",
+    "moments",
     "norm",
     "offset_l2",
+    "paired_test",
     "principal_axes",
     "signed_distance",
     "sphericity",
+    "student_test",
     "summarize",
+    "welch_test",
     "whitening_factor",
 ]

@@ -11,7 +11,11 @@ if TYPE_CHECKING:
 __all__ = ["STUDIES", "study"]
 
 # Name -> the module that fulfils `contract.Study`; loaded when it is asked for.
-STUDIES = {"mahalanobis": "metriscope.studies.mahalanobis", "vq": "metriscope.studies.vq"}
+STUDIES = {
+    "mahalanobis": "metriscope.studies.mahalanobis",
+    "representation": "metriscope.studies.representation",
+    "vq": "metriscope.studies.vq",
+}
 
 
 def study(name: str) -> Study:

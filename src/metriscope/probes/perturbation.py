@@ -1,0 +1,228 @@
+"""What a network's accuracy owes to the scale, the place and the height of a layer's pre-activations.
+
+Axes: N points, K units of the perturbed layer.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from metriscope.nn.drawing import as_tensor
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["LEVELS", "Perturbation", "holding_range", "perturb", "perturbation"]
+
+# Shares of a unit's range, 1 % to 1000 % for scale and clip and -200 % to 100 % for offset, finest near zero offset.
+_GRID = tuple(float(level) for level in np.geomspace(0.01, 10.0, 16))
+_NEAR = (0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0)
+LEVELS: Mapping[str, tuple[float, ...]] = MappingProxyType(
+    {
+        "scale": tuple(sorted({*_GRID, 0.1, 0.5, 1.0, 2.0})),
+        "offset": (-2.0, -1.5, *(-level for level in reversed(_NEAR)), 0.0, *_NEAR),
+        "clip": tuple(sorted({*_GRID, 0.1, 0.2, 0.3, 0.5, 1.0})),
+    }
+)
+# The level of each kind at which nothing is changed.
+_NEUTRAL = {"scale": 1.0, "offset": 0.0, "clip": math.inf}
+_BATCH = 4096
+
+
+@dataclass(frozen=True)
+class Perturbation:
+    """Accuracy at each level of each kind, and without any change; one entry a forward pass over the points."""
+
+    layer: str
+    baseline: float
+    kinds: tuple[str, ...]
+    levels: Float[np.ndarray, " m"] = field(repr=False)
+    accuracies: Float[np.ndarray, " m"] = field(repr=False)
+
+    def to_pandas(self) -> pd.DataFrame:
+        """Return one row a level: layer, kind, level, accuracy, baseline."""
+        import pandas as pd
+
+        columns = {"kind": self.kinds, "level": self.levels, "accuracy": self.accuracies}
+        return pd.DataFrame({"layer": self.layer, **columns, "baseline": self.baseline})
+
+    def holds(self, kind: str, points: float = 0.01) -> tuple[float, float]:
+        """Return the levels between which accuracy stays within ``points`` of the baseline (see holding_range)."""
+        chosen = np.array([name == kind for name in self.kinds], dtype=bool)
+        if not chosen.any():
+            raise ValueError(f"{kind!r} was not measured: there are {', '.join(dict.fromkeys(self.kinds))}")
+        floor = self.baseline - points
+        return holding_range(self.levels[chosen], self.accuracies[chosen], floor, _NEUTRAL[kind])
+
+
+def perturb(
+    z: Float[Tensor, "*n k"],
+    reach: Float[Tensor, " k"],
+    scale: float = 1.0,
+    offset: float = 0.0,
+    clip: float = math.inf,
+) -> Float[Tensor, "*n k"]:
+    """Return ``min(scale * z + offset * reach, clip * reach)``; ``reach`` is the range of each unit.
+
+    >>> perturb(torch.tensor([[1.0, 4.0]]), torch.tensor([2.0, 4.0]), scale=2.0, offset=-0.5, clip=1.0)
+    tensor([[1., 4.]])
+    """
+    moved = scale * z + offset * reach
+    # Infinity times a range of zero would be NaN, and no clip is meant.
+    return moved if math.isinf(clip) else torch.minimum(moved, clip * reach)
+
+
+def holding_range(levels: np.ndarray, values: np.ndarray, floor: float, neutral: float) -> tuple[float, float]:
+    """Return the ends of the run of levels around ``neutral`` on which ``values`` stay at or above ``floor``.
+
+    Between two levels the value is taken to change linearly. An end is infinite where the floor is kept up to the
+    last level measured; a neutral level beyond all levels counts from the nearest. NaN where the floor is not kept
+    even there.
+
+    >>> holding_range(np.array([-2.0, -1.0, 0.0, 1.0]), np.array([0.0, 1.0, 1.0, 0.5]), 0.75, 0.0)
+    (-1.25, 0.5)
+    """
+    order = np.argsort(levels)
+    x, y = np.asarray(levels, dtype=np.float64)[order], np.asarray(values, dtype=np.float64)[order]
+    start = int(np.abs(x - min(max(neutral, x[0]), x[-1])).argmin())
+    if not y[start] >= floor:
+        return math.nan, math.nan
+    return _end(x[start::-1], y[start::-1], floor, -math.inf), _end(x[start:], y[start:], floor, math.inf)
+
+
+def _end(x: np.ndarray, y: np.ndarray, floor: float, open_end: float) -> float:
+    below = np.flatnonzero(y < floor)
+    if not len(below):
+        return open_end
+    i = int(below[0])
+    return float(x[i] + (x[i - 1] - x[i]) * (floor - y[i]) / (y[i - 1] - y[i]))
+
+
+def perturbation(
+    model: nn.Module,
+    x: Tensor | np.ndarray,
+    y: Tensor | np.ndarray,
+    layer: str | nn.Linear | None = None,
+    kinds: Sequence[str] = ("scale", "offset", "clip"),
+    levels: Mapping[str, Sequence[float]] | None = None,
+) -> Perturbation:
+    """Return the accuracy of a classifier while the pre-activations of one linear layer are perturbed.
+
+    A unit's output z becomes ``min(scale * z + offset * r, clip * r)``, with one of the three changed at a time and
+    r the unit's range over ``x``: its largest output minus its smallest, unperturbed. The clip is a ceiling at that
+    share of the range above zero; there is no floor. ``layer`` is the linear layer or its name, the first one if
+    not given; ``levels`` replaces the default levels of a kind. Accuracy is the share of points whose largest
+    output is at ``y``. The model is run in evaluation mode, without gradients, and left as it was.
+    """
+    name, chosen = _find(model, layer)
+    points, labels = _at(chosen.weight, as_tensor(x)), as_tensor(y).to(chosen.weight.device)
+    grid = {**LEVELS, **(levels or {})}
+    _check(points, labels, kinds, grid)
+    with _evaluating(model), torch.no_grad():
+        reach, baseline, outputs = _range(model, chosen, points, labels)
+        found = [(kind, float(level)) for kind in kinds for level in grid[kind]]
+        accuracies = []
+        for kind, level in found:
+            with _replaying(chosen, outputs), _hooked(chosen, _changing(reach, **{kind: level})):
+                accuracies.append(_accuracy(model, points, labels))
+    names, values = zip(*found, strict=True)
+    return Perturbation(name, baseline, names, np.array(values), np.array(accuracies))
+
+
+def _find(model: nn.Module, layer: str | nn.Linear | None) -> tuple[str, nn.Linear]:
+    linears = {name: module for name, module in model.named_modules() if isinstance(module, nn.Linear)}
+    if not linears:
+        raise ValueError(f"the model needs a linear layer to perturb, {type(model).__name__} has none")
+    if layer is None:
+        return next(iter(linears.items()))
+    found = [(name, module) for name, module in linears.items() if name == layer or module is layer]
+    if not found:
+        raise ValueError(f"layer must be a linear layer of the model, one of {', '.join(map(repr, linears))}")
+    return found[0]
+
+
+def _at(weight: Tensor, x: Tensor) -> Tensor:
+    # Indices of an embedding stay whole numbers; points take the precision of the network.
+    return x.to(weight) if x.is_floating_point() else x.to(weight.device)
+
+
+def _check(x: Tensor, y: Tensor, kinds: Sequence[str], grid: Mapping[str, Sequence[float]]) -> None:
+    for kind in (*kinds, *grid):
+        if kind not in LEVELS:
+            raise ValueError(f"a perturbation is one of {', '.join(LEVELS)}, got {kind!r}")
+    if not kinds or not all(len(grid[kind]) for kind in kinds):
+        raise ValueError("a perturbation needs at least one kind, and one level of each kind")
+    if len(x) == 0 or y.shape != (len(x),):
+        raise ValueError(f"{len(x)} points need as many labels, at least one, got labels of shape {tuple(y.shape)}")
+
+
+@contextmanager
+def _evaluating(model: nn.Module) -> Iterator[None]:
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
+    try:
+        yield
+    finally:
+        # Module by module: some may have been set apart from the rest.
+        for module, training in modes:
+            module.training = training
+
+
+@contextmanager
+def _hooked(layer: nn.Linear, hook: Callable[..., Any]) -> Iterator[None]:
+    handle = layer.register_forward_hook(hook)
+    try:
+        yield
+    finally:
+        handle.remove()
+
+
+@contextmanager
+def _replaying(layer: nn.Linear, outputs: Sequence[Tensor]) -> Iterator[None]:
+    """Let the layer give what it gave before, in the same order; without outputs it computes as ever."""
+    if not outputs:
+        yield
+        return
+    given = iter(outputs)
+    layer.__dict__["forward"] = lambda inputs: next(given)
+    try:
+        yield
+    finally:
+        del layer.__dict__["forward"]
+
+
+def _changing(reach: Tensor, **change: float) -> Callable[[nn.Module, Any, Tensor], Tensor]:
+    return lambda module, inputs, output: perturb(output, reach, **change)
+
+
+def _accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:
+    pairs = zip(x.split(_BATCH), y.split(_BATCH), strict=True)
+    right = sum(int((model(points).argmax(-1) == labels).sum()) for points, labels in pairs)
+    return right / len(x)
+
+
+def _range(model: nn.Module, layer: nn.Linear, x: Tensor, y: Tensor) -> tuple[Tensor, float, list[Tensor]]:
+    """Return the range of each unit over the points, the accuracy without any change, and what may be replayed.
+
+    A layer that is called once a batch sees the same inputs at every level; one that is called again may see what
+    its own perturbed outputs have become, and nothing of it is replayed.
+    """
+    outputs: list[Tensor] = []
+    with _hooked(layer, lambda module, inputs, output: outputs.append(output)):
+        accuracy = _accuracy(model, x, y)
+    if not outputs:
+        raise ValueError("the model does not call the layer, so there is nothing to perturb")
+    rows = [output.reshape(-1, output.shape[-1]) for output in outputs]
+    ends = torch.stack([end for part in rows for end in (part.amin(0), part.amax(0))])
+    once = len(outputs) == len(x.split(_BATCH)) and "forward" not in layer.__dict__
+    return ends.amax(0) - ends.amin(0), accuracy, outputs if once else []

@@ -1,0 +1,219 @@
+"""Two-layer classifiers by the dozen: full-batch SGD on cross-entropy, exact gradients, no autograd.
+
+Axes: S networks, N points, D features, K units, C classes, E epochs.
+
+Every network of :data:`metriscope.nn.ARCHITECTURES` is trained by the same compiled passes over points that were packed
+once (:mod:`metriscope.train.blocks`). A network never meets its company: it ends in the same bits alone, among twenty,
+and on any number of threads.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from jaxtyping import Float, Float32, Int
+from torch import Tensor
+
+from metriscope.nn import ARCHITECTURES
+from metriscope.train import blocks
+from metriscope.train.blocks import GROUP
+from metriscope.train.loop import workers_available
+
+__all__ = ["Classifier", "Examples", "Scores", "advance", "examples", "measure"]
+
+# The sum over blocks is taken in this many parts, whatever the number of threads, and the parts are then added.
+PARTS = 2
+# The number of units is filled up to a multiple of this, which every width of vectors divides.
+PADDING = 32
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """Points packed for training or measuring, and their labels in packed order, eight a row, -1 behind the last."""
+
+    packed: blocks.Packed
+    labels: Int[np.ndarray, "g 8"]
+
+    def __len__(self) -> int:
+        return self.packed.count
+
+
+def examples(x: Float32[np.ndarray, "n d"], y: Int[np.ndarray, n], *, gradient: bool = True) -> Examples:
+    """Return points and labels, packed once for any number of networks; without ``gradient``, only for measuring.
+
+    >>> len(examples(np.eye(4, dtype=np.float32), np.arange(4)))
+    4
+    """
+    if y.shape != (len(x),) or y.min(initial=0) < 0:
+        raise ValueError(f"{len(x)} points need as many labels from 0 on, not an array of shape {y.shape}")
+    packed = blocks.pack(x, gradient=gradient)
+    labels = np.full(-(-len(y) // GROUP) * GROUP, -1, np.int64)
+    labels[: len(y)] = y[packed.order]
+    return Examples(packed, labels.reshape(-1, GROUP))
+
+
+@dataclass(frozen=True, eq=False)
+class Scores:
+    """Mean loss and accuracy of each network, and the share of points on which each unit and output is active."""
+
+    loss: Float[np.ndarray, s]
+    accuracy: Float[np.ndarray, s]
+    hidden: tuple[Float[np.ndarray, k], ...]
+    outputs: tuple[Float[np.ndarray, c], ...]
+
+
+class Classifier:
+    """One named network in training, as arrays that compiled code takes.
+
+    >>> from metriscope.nn import build
+    >>> model = build("abs-l2", in_features=4, hidden=3, out_features=2)
+    >>> sorted(Classifier("abs-l2", model.state_dict()).state())
+    ['0.bias', '0.weight', '2.alpha', '2.mu']
+    """
+
+    def __init__(self, architecture: str, state: Mapping[str, Tensor]) -> None:
+        if architecture not in ARCHITECTURES:
+            raise ValueError(f"architecture must be one of {', '.join(ARCHITECTURES)}, got {architecture!r}")
+        from metriscope.train import heads
+
+        row = ARCHITECTURES[architecture]
+        self.distances, self.biased = row.head == "offset-l2", row.bias
+        first, head = (_matrix(architecture, state, name) for name in ("0.weight", self._head))
+        (self.units, self.features), self.classes = first, head[0]
+        sign = np.float32(-1 if row.negate else 1)
+        self.kinds = (heads.HIDDEN[row.hidden], heads.HEADS[row.head], heads.OUTPUTS[row.output], sign)
+        wide, tall = _up(self.units, PADDING), _up(self.classes, GROUP)
+        shapes = ((self.features, wide), (wide,), (tall, wide), (tall, wide), (self.classes,))
+        self.values = tuple(heads.aligned(*shape) for shape in shapes)
+        self.derived = (heads.aligned(wide), heads.aligned(tall, wide))
+        for name, own in self._parameters():
+            if name not in state or tuple(state[name].shape) != own.shape:
+                came = {key: tuple(tensor.shape) for key, tensor in state.items()}
+                raise ValueError(f"{architecture} needs {name} of shape {own.shape} in its state, got {came}")
+            own[:] = state[name].detach().cpu().numpy()
+
+    @property
+    def _head(self) -> str:
+        return "2.mu" if self.distances else "2.weight"
+
+    def _parameters(self) -> list[tuple[str, np.ndarray]]:
+        """Return each parameter's name and its part of the arrays, in the network's own layout."""
+        plane, bias, weight, alpha, offset = self.values
+        heads = [(self._head, weight), *([("2.alpha", alpha)] if self.distances else [])]
+        found = [("0.weight", plane[:, : self.units].T), ("0.bias", bias[: self.units])]
+        found += [(name, array[: self.classes, : self.units]) for name, array in heads]
+        return found + ([("2.bias", offset)] if self.biased else [])
+
+    def gradient(self) -> tuple[np.ndarray, ...]:
+        """Return arrays for a gradient; features that only fill up a group go to a row behind the last."""
+        from metriscope.train.heads import aligned
+
+        plane, *others = self.values
+        return (aligned(self.features + 1, plane.shape[1]), *(aligned(*array.shape) for array in others))
+
+    def room(self, rows: int) -> tuple[np.ndarray, ...]:
+        """Return arrays for a pass over blocks of ``rows`` points."""
+        from metriscope.train.heads import room
+
+        return room(rows, self.values[0].shape[1], len(self.values[2]))
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the parameters as the network's ``state_dict`` has them, as copies."""
+        return {name: torch.from_numpy(own.copy()) for name, own in self._parameters()}
+
+
+def _matrix(architecture: str, state: Mapping[str, Tensor], name: str) -> tuple[int, int]:
+    if name not in state or state[name].ndim != 2:
+        raise ValueError(
+            f"{architecture} needs a matrix {name} in its state, which has {', '.join(state) or 'nothing'}"
+        )
+    rows, columns = state[name].shape
+    return rows, columns
+
+
+def advance(
+    networks: Sequence[Classifier], data: Examples, epochs: int, lr: float = 1e-3, workers: int | None = None
+) -> tuple[Float[np.ndarray, "s e"], Float[np.ndarray, "s e"]]:
+    """Train every network ``epochs`` full-batch steps further, in place.
+
+    Returned are the loss and the accuracy on the training points before each step.
+    """
+    _check(networks, data)
+    if data.packed.gradient is None:
+        raise ValueError("these examples are packed for measuring alone; training needs gradient=True")
+    workers = workers or workers_available()
+    # What the workers cannot share out evenly is trained after that, the parts of each network side by side.
+    whole = len(networks) // workers * workers
+    rest = networks[whole:]
+    with ThreadPoolExecutor(workers, "train") as pool, ThreadPoolExecutor(len(rest) or 1, "drive") as drivers:
+        found = list(pool.map(lambda network: _train(network, data, epochs, lr, map), networks[:whole]))
+        found += drivers.map(lambda network: _train(network, data, epochs, lr, pool.map), rest)
+    scores = np.array(found).reshape(len(networks), epochs, 2) / len(data)
+    return scores[..., 0], scores[..., 1]
+
+
+def _train(
+    network: Classifier, data: Examples, epochs: int, lr: float, mapped: Callable[..., Iterable[None]]
+) -> Float[np.ndarray, "e 2"]:
+    from metriscope.train import heads
+
+    packed, scores = data.packed, np.zeros((epochs, PARTS, 2))
+    arrays = (packed.forward.arrays, _gradient_side(packed), data.labels)
+    cuts = [packed.blocks * part // PARTS for part in range(PARTS + 1)]
+    gradients = tuple(network.gradient() for _ in range(PARTS))
+    rooms = [network.room(packed.rows) for _ in range(PARTS)]
+    weights, rate = (network.values, network.derived), np.float32(lr / packed.count)
+    steps = (rate, rate if network.biased else np.float32(0), packed.background)
+
+    def learn(epoch: int, part: int) -> None:
+        results = (gradients[part], scores[epoch, part])
+        heads.learn(arrays, (cuts[part], cuts[part + 1]), weights, results, network.kinds, rooms[part])
+
+    for epoch in range(epochs):
+        heads.prepare(*weights, packed.background)
+        list(mapped(lambda part, e=epoch: learn(e, part), range(PARTS)))
+        heads.descend(network.values, network.derived[1], gradients, network.kinds, steps)
+    return scores.sum(axis=1)
+
+
+def measure(networks: Sequence[Classifier], data: Examples, workers: int | None = None) -> Scores:
+    """Return how every network does on some points, and how many of its units are at work there."""
+    _check(networks, data)
+    with ThreadPoolExecutor(workers or workers_available(), "measure") as pool:
+        found = list(pool.map(lambda network: _measure(network, data), networks))
+    scores, hidden, outputs = ([one[part] / len(data) for one in found] for part in range(3))
+    loss, accuracy = np.array(scores).reshape(-1, 2).T
+    return Scores(loss, accuracy, tuple(hidden), tuple(outputs))
+
+
+def _measure(network: Classifier, data: Examples) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    from metriscope.train import heads
+
+    scores, active = np.zeros(2), (np.zeros(network.units), np.zeros(network.classes))
+    weights, packed = (network.values, network.derived), data.packed
+    heads.prepare(*weights, packed.background)
+    arrays = (packed.forward.arrays, data.labels)
+    heads.measure(arrays, weights, network.kinds, network.room(packed.rows), scores, active)
+    return (scores, *active)
+
+
+def _check(networks: Sequence[Classifier], data: Examples) -> None:
+    features, labels = data.packed.features, int(data.labels.max()) + 1
+    for network in networks:
+        if network.features != features:
+            raise ValueError(f"points have {features} features, a network takes {network.features}")
+        if network.classes < labels:
+            raise ValueError(f"labels go up to {labels - 1}, a network has {network.classes} outputs")
+
+
+def _gradient_side(packed: blocks.Packed) -> tuple[np.ndarray, ...]:
+    assert packed.gradient is not None
+    return packed.gradient.arrays
+
+
+def _up(size: int, step: int) -> int:
+    return -(-size // step) * step
