@@ -92,7 +92,7 @@ def text(whole):
 def test_networks_without_their_images_are_records_only():
     text = markdown(Results(results({"relu": (0.9,), "abs-l2": (0.9,)}).runs))
     assert "| C17 | not run |" in text
-    assert "no network with an OffsetL2 head" in text
+    assert "no trained network with an OffsetL2 head" in text
 
 
 def test_markdown_has_accuracies_tests_verdicts_and_provenance(text):

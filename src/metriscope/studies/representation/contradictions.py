@@ -222,7 +222,7 @@ def forms(analysis: Analysis) -> str:
     if trained:
         return text + trained
     if analysis.forms.empty:
-        return text + "Not run here: no network with an OffsetL2 head."
+        return text + "Not compared here: no trained network with an OffsetL2 head is at hand."
     table = analysis.forms
     return text + (
         f"No network was trained with the other form here. On the weights trained with the formula ({len(table)} "

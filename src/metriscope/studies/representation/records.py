@@ -68,7 +68,8 @@ def _together(provenances: list[dict[str, Any]]) -> dict[str, Any]:
     """Return what the runs have in common, and every date and commit among them."""
     if not provenances:
         return {}
-    commits = sorted({str(one["code"]["commit"])[:12] for one in provenances})
+    codes = [one["code"] for one in provenances]
+    commits = sorted({f"{str(code['commit'])[:12]}{' with changes' if code['dirty'] else ''}" for code in codes})
     dates = sorted(one["date"] for one in provenances)
     same = {key: value for key, value in provenances[0].items() if all(one[key] == value for one in provenances)}
     return {"finished": f"{dates[0]} to {dates[-1]}", "commits": commits} | {
