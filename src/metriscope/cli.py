@@ -5,8 +5,9 @@ from __future__ import annotations
 import logging
 import os
 import sys
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 from tyro.conf import Positional, arg
@@ -15,53 +16,66 @@ from metriscope import __version__
 
 __all__ = ["main"]
 
-Whole = Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: the profile's)")]
+
+@dataclass(frozen=True)
+class Everything:
+    """Run all studies, or go on where an earlier call stopped, and write one self-contained report."""
+
+    profile: Literal["quick", "paper"] = "quick"
+    """How much to run: minutes' worth on embedded data, or the papers' own protocols (days; see each study's help)."""
+    seed: int = 0
+    """Root of all random streams."""
 
 
-def reproduce(
-    studies: Annotated[Positional[tuple[str, ...]], arg(metavar="[STUDY ...]")] = (),
-    /,
-    *,
-    profile: Literal["quick", "paper"] = "quick",
-    out: Path = Path("out"),
-    dims: Annotated[tuple[int, ...], arg(help_behavior_hint="(default: the profile's)")] = (),
-    trials: Whole = None,
-    epochs: Whole = None,
-    samples: Whole = None,
-    activations: Annotated[tuple[str, ...], arg(help_behavior_hint="(default: all)")] = (),
-    models: Annotated[tuple[str, ...], arg(help_behavior_hint="(default: the profile's)")] = (),
-    seeds: Whole = None,
-    train_size: Whole = None,
-    pixels: Annotated[str | None, arg(metavar="FORM", help_behavior_hint="(default: the profile's)")] = None,
-    budget: Annotated[str | None, arg(metavar="TIME", help_behavior_hint="(default: until done)")] = None,
-    seed: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 0)")] = None,
-) -> int:
-    """Run studies, or go on where an earlier call stopped, and write one self-contained report.
+@dataclass(frozen=True)
+class Common:
+    """Where a report goes, how long it may take, and where data is looked for."""
 
-    Args:
-        studies: Names of studies; all of them if none is given.
-        profile: How much to run: a minute's worth, or the paper's whole protocol.
-        out: Folder for report.html, tables/ and the store of runs.
-        dims: mahalanobis: dimensions of the Gaussians.
-        trials: mahalanobis: independent trainings of each network.
-        epochs: mahalanobis, representation: full-batch steps of each training.
-        samples: mahalanobis: training points.
-        activations: mahalanobis: which of abs, relu, sigmoid.
-        models: representation: networks by name, such as relu, abs2-neg or abs-l2.
-        seeds: representation, vq: independent repetitions of every network.
-        train_size: representation: training images.
-        pixels: representation: raw, normalized or unit.
-        budget: representation: stop cleanly after a time such as 2h, 30m or 90s; the same call goes on later.
-        seed: Root of all random streams.
-    """
+    out: Path = Path("out")
+    """Folder for report.html, tables/ and the store of runs."""
+    budget: Annotated[str | None, arg(metavar="TIME", help_behavior_hint="(default: until done)")] = None
+    """Stop cleanly after a time such as 2h, 30m or 90s; the same command goes on later."""
+    data_dir: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: none)")] = None
+    """Folder to look for data in first, before METRISCOPE_DATA and the cache."""
+
+
+def reproduce(arguments: list[str]) -> int:
+    """Run one study, or all, or go on where an earlier call stopped, and write one self-contained report."""
+    from metriscope.studies import STUDIES
+    from metriscope.studies.contract import study
     from metriscope.studies.runner import reproduce as run
 
-    options: dict[str, object] = {"dims": dims or None, "trials": trials, "epochs": epochs, "samples": samples}
-    options |= {"activations": activations or None, "models": models or None, "seeds": seeds, "seed": seed}
-    options |= {"train_size": train_size, "pixels": pixels, "budget": budget}
-    path = run(studies, profile, out, options, lambda line: print(line, flush=True))
+    named = arguments[:1] if arguments and not arguments[0].startswith("-") else []
+    rest = arguments[len(named) :]
+    if named:
+        module = study(named[0]).plan
+        times = "; ".join(f"{profile}: {time}" for profile, time in module.TIMES.items())
+        options, common = _parsed(module.Options, f"reproduce {named[0]}", rest, f"{module.TITLE}. About: {times}.")
+        asked = {named[0]: options}
+    else:
+        about = f"{Everything.__doc__} One study alone, with options of its own: {', '.join(STUDIES)}."
+        options, common = _parsed(Everything, "reproduce", rest, about)
+        asked = {name: study(name).plan.Options(profile=options.profile, seed=options.seed) for name in STUDIES}
+    budget, folder = common.budget, common.data_dir
+    path = run(asked, common.out, lambda line: print(line, flush=True), budget=budget, data_dir=folder)
     print(f"report: {path}")
     return 0
+
+
+def _reproduce() -> int:
+    """Run one study, or all, and write one self-contained report: reproduce --help tells more."""
+    raise AssertionError("reproduce is parsed by itself, as each study has options of its own")
+
+
+def _parsed(options: type[Any], name: str, arguments: list[str], about: str) -> tuple[Any, Common]:
+    """Parse a study's own options and the common ones side by side."""
+
+    def both(options: Any, common: Common) -> tuple[Any, Common]:
+        return options, common
+
+    both.__annotations__ = {"options": options, "common": Common}
+    settings = (tyro.conf.OmitArgPrefixes,)
+    return tyro.cli(both, prog=f"metriscope {name}", description=about, args=arguments, config=settings)
 
 
 def inspect(
@@ -212,9 +226,12 @@ def main(arguments: list[str] | None = None) -> int:
         return 0
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     app = tyro.extras.SubcommandApp()
-    for command in (reproduce, inspect, compare, runs, data, bench):
+    app.command(name="reproduce")(_reproduce)
+    for command in (inspect, compare, runs, data, bench):
         app.command(command)
     try:
+        if arguments[:1] == ["reproduce"]:
+            return reproduce(arguments[1:])
         return int(app.cli(prog="metriscope", description=f"Metriscope {__version__}", args=arguments))
     except BrokenPipeError:
         # Whoever read our output has seen enough; what is still buffered must not raise again at exit.

@@ -40,7 +40,7 @@ def page() -> Page:
             (Evidence("MSE", 0.0123456, 0.2675),),
         ),
         Claim("C02", "It <b>whitens</b>", "S1", "depends", "On the dimension."),
-        Claim("C03", "It holds on CIFAR-10", "S3", "not run", "No data here."),
+        Claim("C03", "It holds on CIFAR-10", "S3", "undecided", "No data here.", strength="not run"),
     )
     inner = Details("Units", (Table("units", "Units one by one", units), draw("inner")))
     return Page(

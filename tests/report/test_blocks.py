@@ -28,7 +28,7 @@ def test_the_four_verdicts_are_accepted(verdict):
 
 @pytest.mark.parametrize("verdict", ["Supported", "maybe", "", "not-run"])
 def test_any_other_verdict_is_refused(verdict):
-    with pytest.raises(ValueError, match="supported, contradicted, depends, not run, got"):
+    with pytest.raises(ValueError, match="supported, contradicted, depends, undecided, got"):
         claim(verdict=verdict)
 
 

@@ -100,13 +100,13 @@ def test_a_script_is_never_let_through(place):
 
 def test_the_summary_counts_verdicts_and_shows_each_in_words(document):
     counts = re.findall(r'<span class="count">(\d+)</span>.*?</svg>\s*([a-z ]+)</span>', document, re.DOTALL)
-    assert counts == [("1", "supported"), ("0", "contradicted"), ("1", "depends"), ("1", "not run")]
+    assert counts == [("1", "supported"), ("0", "contradicted"), ("1", "depends"), ("1", "undecided")]
     summary = document[document.index('id="summary"') : document.index('id="claims"')]
     assert re.findall(r'claim-id">(C\d+)', summary) == ["C01", "C02", "C03"]
-    assert re.findall(r'chip [a-z-]+">.*?</svg>([a-z ]+)<', summary, re.DOTALL) == [
-        "supported",
-        "depends",
-        "not run",
+    assert re.findall(r'chip [a-z -]+">.*?</svg>([a-z ·]+)<', summary, re.DOTALL) == [
+        "supported · hint",
+        "depends · hint",
+        "undecided · not run",
     ]
 
 

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import nullcontext
+from dataclasses import replace
 from functools import cache
 from itertools import pairwise
 
@@ -224,15 +225,33 @@ def test_one_trial_that_diverges_is_enough():
         fit([Cohort("three", engine_for(models[0], x, y, recipe, (0, 1, 2)), state, recipe)])
 
 
-def test_cohorts_that_do_not_run_together_are_refused():
-    with pytest.raises(ValueError, match="same first and last epoch: 0 to 5, 0 to 6"):
-        fit([cohort("compiled abs", epochs=6), cohort("compiled abs", epochs=5)])
-    ahead = cohort("compiled abs", epochs=5)
-    ahead.epoch = 3
-    with pytest.raises(ValueError, match="same first and last epoch: 0 to 5, 3 to 5"):
-        fit([cohort("compiled abs", epochs=5), ahead])
-    with pytest.raises(ValueError, match="same first and last epoch: no cohort"):
+def test_cohorts_that_are_behind_catch_up_first_and_end_as_if_alone():
+    alone = [cohort("compiled abs", trials=(trial,), epochs=epochs) for trial, epochs in ((0, 5), (1, 7))]
+    for one in alone:
+        fit([one])
+    ahead, behind = (cohort("compiled abs", trials=(trial,), epochs=epochs) for trial, epochs in ((0, 5), (1, 7)))
+    ahead.advance(3)
+    fit([ahead, behind], pace=0.0)
+    assert same_bits(ahead.tensors(), alone[0].tensors())
+    assert same_bits(behind.tensors(), alone[1].tensors())
+
+
+def test_training_no_cohort_is_refused():
+    with pytest.raises(ValueError, match="at least one cohort, got none"):
         fit([])
+
+
+def test_parameters_are_kept_at_the_epochs_asked_for_whatever_the_chunks():
+    kept = (2, 5)
+    wanted = {}
+    for epochs in kept:
+        one = cohort("compiled abs", epochs=epochs)
+        fit([one])
+        wanted |= {f"{epochs}/{name}": value for name, value in one.parameters.items()}
+    for pace in (0.0, 1e9):
+        whole = replace(cohort("compiled abs", epochs=9), kept=kept)
+        fit([whole], pace=pace)
+        assert same_bits(whole.snapshots, wanted)
 
 
 @every_case

@@ -6,6 +6,7 @@ Describe a page as data (``blocks``), draw with ``style``, ``plots`` and ``svg``
 from __future__ import annotations
 
 from metriscope.report.blocks import (
+    STRENGTHS,
     VERDICTS,
     Block,
     Claim,
@@ -16,17 +17,20 @@ from metriscope.report.blocks import (
     Ledger,
     Page,
     Prose,
+    Requirement,
     Section,
+    Strength,
     Table,
     Verdict,
 )
 from metriscope.report.export import ReportError, write_report
-from metriscope.report.intervals import mean_interval
+from metriscope.report.intervals import mean_interval, mean_text
 from metriscope.report.numbers import interval, mean_sd, number, seconds
 from metriscope.report.page import render
 from metriscope.report.svg import to_svg
 
 __all__ = [
+    "STRENGTHS",
     "VERDICTS",
     "Block",
     "Claim",
@@ -38,12 +42,15 @@ __all__ = [
     "Page",
     "Prose",
     "ReportError",
+    "Requirement",
     "Section",
+    "Strength",
     "Table",
     "Verdict",
     "interval",
     "mean_interval",
     "mean_sd",
+    "mean_text",
     "number",
     "render",
     "seconds",

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
+    "STRENGTHS",
     "VERDICTS",
     "Block",
     "Claim",
@@ -26,14 +27,18 @@ __all__ = [
     "Ledger",
     "Page",
     "Prose",
+    "Requirement",
     "Section",
+    "Strength",
     "Table",
     "Verdict",
     "walk",
 ]
 
-Verdict = Literal["supported", "contradicted", "depends", "not run"]
+Verdict = Literal["supported", "contradicted", "depends", "undecided"]
 VERDICTS: tuple[Verdict, ...] = get_args(Verdict)
+Strength = Literal["exact", "protocol", "hint", "not run"]
+STRENGTHS: tuple[Strength, ...] = get_args(Strength)
 
 FormatSpec: TypeAlias = "str | int"
 """How a column is written: significant digits, "seconds", "as printed", or a Python format such as ".2f"."""
@@ -136,8 +141,20 @@ class Evidence:
 
 
 @dataclass(frozen=True)
+class Requirement:
+    """One thing that a claim requires: what was measured, whether it holds, fails or is open, and why this margin."""
+
+    text: str
+    state: str
+    why: str = ""
+
+
+@dataclass(frozen=True)
 class Claim:
-    """A published statement, the verdict on it, the reason in a sentence, and the numbers behind it."""
+    """A published statement, the verdict on it and its strength, the reason, and the numbers behind it.
+
+    ``study`` is the study that judges it and ``origin`` where its numbers come from: this run, or a stored record.
+    """
 
     id: str
     text: str
@@ -145,11 +162,19 @@ class Claim:
     verdict: Verdict
     reason: str
     evidence: tuple[Evidence, ...] = ()
+    strength: Strength = "hint"
+    requirements: tuple[Requirement, ...] = ()
+    study: str = ""
+    origin: str = "run"
 
     def __post_init__(self) -> None:
         _check_name("claim", self.id)
         if self.verdict not in VERDICTS:
             raise ValueError(f"the verdict on {self.id} is one of {', '.join(VERDICTS)}, got {self.verdict!r}")
+        if self.strength not in STRENGTHS:
+            raise ValueError(f"the strength of {self.id} is one of {', '.join(STRENGTHS)}, got {self.strength!r}")
+        if self.strength == "not run" and self.verdict != "undecided":
+            raise ValueError(f"{self.id} was not run, so its verdict is undecided, got {self.verdict!r}")
 
 
 @dataclass(frozen=True)
@@ -200,12 +225,16 @@ class Section:
 
 @dataclass(frozen=True)
 class Page:
-    """A whole report; ``provenance`` says what was run, by what, and may hold one level of groups."""
+    """A whole report; ``provenance`` says what was run, by what, and may hold one level of groups.
+
+    ``ledger`` are all claims that the front page counts, those that no section judges included.
+    """
 
     title: str
     subtitle: str
     sections: tuple[Section, ...]
     provenance: Mapping[str, object] = field(default_factory=dict)
+    ledger: tuple[Claim, ...] = ()
 
     def __post_init__(self) -> None:
         _check_unique("section", (section.anchor for section in self.sections))

@@ -8,7 +8,7 @@ from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from metriscope.report.blocks import VERDICTS, Block, Page, Verdict
+from metriscope.report.blocks import STRENGTHS, VERDICTS, Block, Page, Verdict
 from metriscope.report.markup import inline, paragraphs
 from metriscope.report.tables import cell, grid
 
@@ -28,10 +28,14 @@ def render(page: Page) -> str:
     return text.lstrip()
 
 
-def verdict_counts(page: Page) -> list[tuple[Verdict, int]]:
-    """Return how many claims have each verdict, every verdict in its fixed order."""
-    found = Counter(claim.verdict for claim in page.claims)
-    return [(verdict, found[verdict]) for verdict in VERDICTS]
+def verdict_counts(page: Page) -> list[tuple[Verdict, int, str]]:
+    """Return how many claims have each verdict, and of what strength they are, every verdict in its fixed order."""
+    found = Counter((claim.verdict, claim.strength) for claim in page.ledger or page.claims)
+    rows = []
+    for verdict in VERDICTS:
+        parts = {strength: found[verdict, strength] for strength in STRENGTHS if found[verdict, strength]}
+        rows.append((verdict, sum(parts.values()), ", ".join(f"{count} {name}" for name, count in parts.items())))
+    return rows
 
 
 def rows(provenance: Mapping[str, object], group: str = "") -> Iterator[tuple[str, str, str]]:

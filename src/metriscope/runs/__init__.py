@@ -3,10 +3,28 @@
 from __future__ import annotations
 
 from metriscope.runs.checkpoint import Checkpoint
-from metriscope.runs.errors import StoreError
+from metriscope.runs.driver import Deadline, Driver, Finished, Job, Pass, Result, Work, once
+from metriscope.runs.errors import StoreError, Unfinished
 from metriscope.runs.executor import Executor, InProcess
 from metriscope.runs.integrity import Problem
 from metriscope.runs.run import Run
 from metriscope.runs.store import Store
 
-__all__ = ["Checkpoint", "Executor", "InProcess", "Problem", "Run", "Store", "StoreError"]
+__all__ = [
+    "Checkpoint",
+    "Deadline",
+    "Driver",
+    "Executor",
+    "Finished",
+    "InProcess",
+    "Job",
+    "Pass",
+    "Problem",
+    "Result",
+    "Run",
+    "Store",
+    "StoreError",
+    "Unfinished",
+    "Work",
+    "once",
+]

@@ -7,14 +7,14 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from metriscope.runs.address import DIGITS
-from metriscope.runs.checkpoint import decode
-from metriscope.runs.disk import TEMPORARY, entries, read
+from metriscope.runs.checkpoint import check, decode
+from metriscope.runs.disk import DAMAGED, TEMPORARY, entries, read
 from metriscope.runs.errors import Damage, reason
 from metriscope.runs.integrity import Problem, faults
+from metriscope.runs.lease import FOLDER as LEASES
 
-__all__ = ["DAMAGED", "problems", "run_folders"]
+__all__ = ["problems", "run_folders"]
 
-DAMAGED = "damaged"
 _SHARD = re.compile(r"[0-9a-f]{2}")
 _ADDRESS = re.compile(rf"[0-9a-f]{{{DIGITS}}}")
 
@@ -44,7 +44,7 @@ def _is_home(path: Path) -> bool:
 
 def _strays(root: Path) -> list[Path]:
     # Hidden names at the top belong to killed writers or to the file system, not to the store.
-    ours = {*_shards(root), root / "checkpoints", root / DAMAGED}
+    ours = {*_shards(root), root / "checkpoints", root / LEASES, root / DAMAGED}
     top = [path for path in entries(root) if path not in ours and not path.name.startswith(".")]
     return top + [path for shard in _shards(root) for path in entries(shard) if not _is_home(path)]
 
@@ -62,7 +62,8 @@ def _checkpoint_problems(root: Path, path: Path) -> list[Problem]:
     if path.suffix != ".safetensors" or not _ADDRESS.fullmatch(path.stem):
         return [Problem(_relative(path, root), "", "extra file")]
     try:
-        decode(read(path))
+        _, meta = decode(read(path))
+        check(meta, path.stem)
     except Damage as damage:
         return [Problem(_relative(path, root), path.stem, str(damage))]
     except OSError as error:

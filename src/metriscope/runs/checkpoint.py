@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from metriscope.runs.codec import from_json, from_tensors, header, to_json, to_tensors
-from metriscope.runs.disk import read, remove, sync_folder, temporary, write
+from metriscope.runs.disk import read, set_aside, sync_folder, temporary, write
 from metriscope.runs.errors import Damage, explained
+from metriscope.runs.provenance import FORMAT, provenance
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Checkpoint", "decode", "encode"]
+__all__ = ["Checkpoint", "check", "decode", "encode"]
 
 LOG = logging.getLogger("metriscope.runs")
 # The header's only note is the digest followed by JSON. Quotes inside names and JSON are escaped there,
@@ -55,7 +56,8 @@ def _digest(before: memoryview, after: memoryview) -> bytes:
 class Checkpoint:
     """The checkpoint of the run at ``address`` in the store at ``root``.
 
-    Weights and the state of the optimiser are tensors; ``meta`` holds words and numbers, such as the epoch.
+    Beside the tensors it holds a format version, the run's address, the step reached, the last step, and where it
+    was computed. A checkpoint that does not fit its run is set aside: the run then starts again.
     """
 
     root: Path
@@ -66,8 +68,9 @@ class Checkpoint:
         """The file that holds the checkpoint."""
         return Path(self.root) / "checkpoints" / f"{self.address}.safetensors"
 
-    def save(self, tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> None:
+    def save(self, tensors: Mapping[str, Tensor], step: int, last: int) -> None:
         """Replace the checkpoint; after a failure or a kill the previous one still stands."""
+        meta = {"format": FORMAT, "address": self.address, "step": step, "last": last, "provenance": provenance()}
         parts = encode(tensors, meta)
         with explained(f"save checkpoint {self.address[:12]} in {self.root}"):
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -76,22 +79,50 @@ class Checkpoint:
                 temp.replace(self.path)
             sync_folder(self.path.parent)
 
-    def load(self) -> tuple[dict[str, Tensor], dict[str, Any]] | None:
-        """Return the tensors and the meta, or None if there is no checkpoint.
+    def load(self, last: int, like: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], int] | None:
+        """Return the tensors and the step, or None if there is no checkpoint that fits.
 
-        A damaged checkpoint is logged, removed, and counts as none.
+        It fits if no byte of it has changed, it is this run's, its step is one of ``1..last``, and its tensors have
+        the names, shapes and dtypes of ``like``. One that does not is logged and moved to ``damaged/``.
         """
         with explained(f"load checkpoint {self.address[:12]} from {self.root}"):
             if not os.path.lexists(self.path):
                 return None
             try:
-                return decode(read(self.path))
+                tensors, meta = decode(read(self.path))
+                check(meta, self.address, last)
+                _check_tensors(tensors, like)
+                return tensors, int(meta["step"])
             except Damage as damage:
-                LOG.warning("%s is damaged and removed: %s", self.path, damage)
-                remove(self.path)
+                LOG.warning("%s is set aside, and its run starts again: %s", self.path, damage)
+                set_aside(self.path, Path(self.root))
                 return None
 
     def clear(self) -> None:
         """Remove the checkpoint, if there is one."""
         with explained(f"clear checkpoint {self.address[:12]} in {self.root}"):
             self.path.unlink(missing_ok=True)
+
+
+def check(meta: object, address: str, last: int | None = None) -> None:
+    """Raise ``Damage`` unless this is what :meth:`Checkpoint.save` wrote for the run at ``address``."""
+    if not isinstance(meta, dict) or not {"format", "address", "step", "last"} <= meta.keys():
+        raise Damage("not a checkpoint of a run")
+    if meta["format"] != FORMAT:
+        raise Damage(f"has format {meta['format']}, expected {FORMAT}")
+    if meta["address"] != address:
+        raise Damage(f"belongs to run {str(meta['address'])[:12]}, not to {address[:12]}")
+    end = meta["last"] if last is None else last
+    bounds = all(isinstance(value, int) for value in (meta["step"], end))
+    if not bounds or meta["last"] != end or not 0 < meta["step"] <= end:
+        raise Damage(f"stands at step {meta['step']} of {meta['last']}, expected 1 to {end}")
+
+
+def _check_tensors(tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> None:
+    if missing := sorted(tensors.keys() ^ like.keys()):
+        raise Damage(f"is incomplete or of another run: {missing[0]!r} is in one of the two only")
+    for name, own in like.items():
+        came = tensors[name]
+        if (came.shape, came.dtype) != (own.shape, own.dtype):
+            expected = f"{tuple(own.shape)} {str(own.dtype)[6:]}"
+            raise Damage(f"{name!r} is {tuple(came.shape)} {str(came.dtype)[6:]}, expected {expected}")

@@ -16,9 +16,21 @@ from pathlib import Path
 
 from metriscope.runs.errors import Damage, reason
 
-__all__ = ["TEMPORARY", "abandoned", "entries", "read", "remove", "sync_folder", "temporary", "write"]
+__all__ = [
+    "DAMAGED",
+    "TEMPORARY",
+    "abandoned",
+    "entries",
+    "read",
+    "remove",
+    "set_aside",
+    "sync_folder",
+    "temporary",
+    "write",
+]
 
 TEMPORARY = ".tmp-"
+DAMAGED = "damaged"
 _NAME = re.compile(re.escape(TEMPORARY) + r"(?P<machine>[0-9a-f]{8})-(?P<pid>\d+)-[0-9a-f]{8}")
 _DAY = 86_400.0
 
@@ -79,6 +91,17 @@ def remove(path: Path) -> None:
     else:
         with suppress(OSError):
             path.unlink()
+
+
+def set_aside(path: Path, root: Path) -> None:
+    """Move a damaged file or folder to ``root/damaged``, as far as that is possible.
+
+    Kept, not deleted: an extra file in a run folder may be somebody's notes. In a store that cannot be written it
+    stays where it is; writing there will say why.
+    """
+    with suppress(OSError):
+        (root / DAMAGED).mkdir(exist_ok=True)
+        path.rename(root / DAMAGED / f"{path.stem}-{secrets.token_hex(4)}{path.suffix}")
 
 
 @contextmanager

@@ -6,7 +6,7 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["Damage", "StoreError", "explained", "reason"]
+__all__ = ["Damage", "StoreError", "Unfinished", "explained", "reason"]
 
 _REASONS = {
     "ENOSPC": "the disk is full",
@@ -30,6 +30,10 @@ class StoreError(RuntimeError):
 
 class Damage(Exception):
     """What is wrong with a file that the store should be able to read."""
+
+
+class Unfinished(Exception):
+    """A run that was asked for is not there, because the budget ended before it was computed."""
 
 
 def reason(error: OSError) -> str:

@@ -6,15 +6,18 @@ import os
 import platform
 import subprocess
 import sys
+from collections.abc import Iterable, Iterator, Mapping
 from datetime import datetime, timezone
 from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-__all__ = ["provenance"]
+__all__ = ["FORMAT", "provenance", "together"]
 
-_PACKAGES = ("metriscope", "torch", "numpy", "scipy", "numba", "scikit-learn")
+# Raised when runs or checkpoints are written in another way than before.
+FORMAT = 2
+_PACKAGES = ("metriscope", "torch", "numpy", "scipy", "numba", "scikit-learn", "numkong", "pyarrow", "pandas")
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 # The levels of the x86-64 psABI, by the flags that Linux reports and the level below lacks.
 _LEVELS = (
@@ -27,6 +30,7 @@ _LEVELS = (
 def provenance() -> dict[str, Any]:
     """Return what one needs to know to repeat a run elsewhere, as words and numbers."""
     return {
+        "format": FORMAT,
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in _PACKAGES},
@@ -34,6 +38,30 @@ def provenance() -> dict[str, Any]:
         "platform": {"system": platform.system(), "machine": platform.machine(), "cpu": _cpu_level()},
         "threads": _threads(),
     }
+
+
+def together(provenances: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
+    """Return what several runs say of where they came from: what all share once, and every value where they differ.
+
+    >>> together([{"date": "2026-01-01", "python": "3.11"}, {"date": "2026-01-03", "python": "3.11"}])
+    {'runs': 2, 'finished': '2026-01-01 to 2026-01-03', 'python': '3.11'}
+    """
+    found = [dict(_flat(one)) for one in provenances]
+    if not found:
+        return {"runs": 0}
+    dates = sorted(str(one.pop("date", "unknown")) for one in found)
+    names = dict.fromkeys(name for one in found for name in one)
+    shared = {name: ", ".join(dict.fromkeys(str(one.get(name)) for one in found)) for name in names}
+    finished = dates[0] if dates[0] == dates[-1] else f"{dates[0]} to {dates[-1]}"
+    return {"runs": len(found), "finished": finished, **shared}
+
+
+def _flat(fields: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for name, value in fields.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{name} · ")
+        else:
+            yield f"{prefix}{name}", value
 
 
 def _version(package: str) -> str | None:

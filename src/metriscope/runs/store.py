@@ -10,7 +10,6 @@ import errno
 import logging
 import os
 import re
-import secrets
 from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass
@@ -18,12 +17,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from metriscope.runs.address import address, canonical
-from metriscope.runs.audit import DAMAGED, problems, run_folders
+from metriscope.runs.audit import problems, run_folders
 from metriscope.runs.checkpoint import Checkpoint
 from metriscope.runs.codec import to_json, to_parquet, to_tensors
-from metriscope.runs.disk import abandoned, entries, remove, sync_folder, temporary, write
+from metriscope.runs.disk import abandoned, entries, remove, set_aside, sync_folder, temporary, write
 from metriscope.runs.errors import Damage, StoreError, explained
 from metriscope.runs.integrity import MANIFEST, Problem, faults, manifest
+from metriscope.runs.lease import sweep_leases
 from metriscope.runs.provenance import provenance
 from metriscope.runs.run import Run, read_run
 
@@ -102,13 +102,14 @@ class Store:
             return list(problems(self.root))
 
     def sweep(self) -> None:
-        """Remove what killed processes left behind: temporary files, and checkpoints of finished runs."""
+        """Remove what killed processes left behind: temporary files, leases, and checkpoints of finished runs."""
         with explained(f"sweep {self.root}"):
             for path in (*entries(self.root), *entries(self.root / "checkpoints")):
                 if abandoned(path):
                     remove(path)
             for run in self.runs():
                 Checkpoint(self.root, run.address).clear()
+            sweep_leases(self.root)
 
     def checkpoint(self, spec: object) -> Checkpoint:
         """Return the checkpoint of a run, which may be empty."""
@@ -127,15 +128,8 @@ class Store:
             return _checked(self._home(key))
         except Damage as damage:
             LOG.warning("%s; the run is set aside and has to be computed again", damage)
-            self._set_aside(key)
+            set_aside(self._home(key), self.root)
             return None
-
-    def _set_aside(self, key: str) -> None:
-        # Kept, not deleted: an extra file in a run folder may be somebody's notes. A store that cannot be
-        # written keeps the damaged run where it is; putting the run again says why.
-        with suppress(OSError):
-            (self.root / DAMAGED).mkdir(exist_ok=True)
-            self._home(key).rename(self.root / DAMAGED / f"{key}-{secrets.token_hex(4)}")
 
     def _write(self, key: str, files: Mapping[str, bytes]) -> Run:
         self.root.mkdir(parents=True, exist_ok=True)

@@ -2,24 +2,11 @@
 
 from __future__ import annotations
 
-from importlib import import_module
-from typing import TYPE_CHECKING, cast
+__all__ = ["STUDIES"]
 
-if TYPE_CHECKING:
-    from metriscope.studies.contract import Study
-
-__all__ = ["STUDIES", "study"]
-
-# Name -> the module that fulfils `contract.Study`; loaded when it is asked for.
+# Name -> the package of six modules that `contract` describes; each module is loaded when it is needed.
 STUDIES = {
     "mahalanobis": "metriscope.studies.mahalanobis",
     "representation": "metriscope.studies.representation",
     "vq": "metriscope.studies.vq",
 }
-
-
-def study(name: str) -> Study:
-    """Return the study of that name, or say which there are."""
-    if name not in STUDIES:
-        raise ValueError(f"unknown study {name!r}: there is {', '.join(STUDIES)}")
-    return cast("Study", import_module(STUDIES[name]))

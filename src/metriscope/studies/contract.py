@@ -1,74 +1,127 @@
-"""What the command line asks of a study, and the two data files every study shares: ledger and printed numbers."""
+"""What a study is: a package with the same six modules, each with one job.
+
+- ``plan``: options and jobs, as frozen dataclasses; loads nothing heavy, so that a bad request is refused at once.
+- ``train``: what a job computes.
+- ``measure``: stored runs to tidy tables and arrays.
+- ``judge``: the claims, as criteria on those tables.
+- ``figures``: tables to drawings.
+- ``page``: tables, drawings and verdicts to sections of the report.
+
+A study of several experiments has a subpackage for each, with the modules that it needs. Data flows one way, from
+``plan`` to ``page``: nothing trains in ``measure``, and nothing measures in ``figures`` or ``page``.
+"""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache
-from importlib.resources import files
-from typing import TYPE_CHECKING, Any, Protocol
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Protocol, cast
+
+from metriscope.studies import STUDIES
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from metriscope.report import Section
-    from metriscope.runs import Store
+    from metriscope.report import Claim, Section
+    from metriscope.runs import Driver, Finished, Work
+    from metriscope.studies.judging import Statement
 
-__all__ = ["Announce", "Study", "claims", "published", "source_of"]
+__all__ = ["Announce", "Plan", "Results", "Study", "study"]
 
 Announce = Callable[[str], None]
 
 
-class Study(Protocol):
-    """A study is a module with these names."""
+class Plan(Protocol):
+    """Everything one call of a study will compute."""
 
-    OPTIONS: frozenset[str]
+    def jobs(self) -> Sequence[Any]:
+        """Return the trainings as frozen dataclasses, in the order in which they should be done."""
 
-    def plan(self, profile: str, **options: Any) -> Any:
-        """Return what would be run, or raise ValueError with one clear sentence; loads nothing heavy."""
 
-    def reproduce(self, plan: Any, store: Store, announce: Announce) -> tuple[Section, ...]:
-        """Run or resume the plan and return its part of the report."""
+class Results(Protocol):
+    """What was measured: tables for the judge, and whatever else figures and pages show, as plain data."""
+
+    @property
+    def tables(self) -> Mapping[str, pd.DataFrame]:
+        """Tidy tables by name. A column ``protocol`` says whether a row is from the source's own protocol."""
+
+
+class PlanModule(Protocol):
+    """The module ``plan``: ``TIMES`` tells how long each profile takes, ``Options`` are the study's own."""
+
+    TITLE: str
+    TIMES: Mapping[str, str]
+    Options: type[Any]
+
+    def plan(self, options: Any) -> Plan:
+        """Return what would be run, or raise ValueError with one clear sentence."""
+
+
+class TrainModule(Protocol):
+    """The module ``train``."""
+
+    WORK: Work
+
+
+class MeasureModule(Protocol):
+    """The module ``measure``."""
+
+    def measure(self, plan: Any, runs: Finished, driver: Driver) -> Results:
+        """Return what the finished runs show; measurements worth keeping are jobs of the driver's too."""
+
+
+class JudgeModule(Protocol):
+    """The module ``judge``."""
+
+    STATEMENTS: tuple[Statement, ...]
+
+
+class PageModule(Protocol):
+    """The module ``page``."""
+
+    def sections(self, plan: Any, results: Any, claims: tuple[Claim, ...]) -> tuple[Section, ...]:
+        """Return the study's part of the report."""
 
 
 @dataclass(frozen=True)
-class LedgerEntry:
-    """A claim as the sources make it, before any verdict."""
+class Study:
+    """A study by name; its modules load when they are asked for."""
 
-    id: str
-    text: str
-    source: str
+    name: str
+    package: str
+
+    @property
+    def plan(self) -> PlanModule:
+        """Options and jobs."""
+        return cast(PlanModule, self._module("plan"))
+
+    @property
+    def train(self) -> TrainModule:
+        """What a job computes."""
+        return cast(TrainModule, self._module("train"))
+
+    @property
+    def measure(self) -> MeasureModule:
+        """Stored runs to tidy tables."""
+        return cast(MeasureModule, self._module("measure"))
+
+    @property
+    def judge(self) -> JudgeModule:
+        """The claims as criteria."""
+        return cast(JudgeModule, self._module("judge"))
+
+    @property
+    def page(self) -> PageModule:
+        """The study's part of the report."""
+        return cast(PageModule, self._module("page"))
+
+    def _module(self, name: str) -> object:
+        return import_module(f"{self.package}.{name}")
 
 
-@cache
-def _read(name: str) -> Any:
-    return json.loads(files("metriscope.studies").joinpath(name).read_text(encoding="utf-8"))
-
-
-def claims(study: str) -> tuple[LedgerEntry, ...]:
-    """Return the claims that a study judges, in the ledger's order.
-
-    >>> [entry.id for entry in claims("mahalanobis")][:2]
-    ['C01', 'C02']
-    """
-    rows: Mapping[str, Mapping[str, str]] = _read("ledger.json")
-    found = {k: v for k, v in rows.items() if v["study"] == study}
-    return tuple(LedgerEntry(k, v["text"], v["source"]) for k, v in found.items())
-
-
-def published(study: str) -> pd.DataFrame:
-    """Return the numbers a study's source printed: one row a dimension, activation and metric.
-
-    >>> table = published("mahalanobis")
-    >>> float(table.query("dim == 2 and activation == 'abs' and metric == 'train_mse'")["mean"].iloc[0])
-    0.122
-    """
-    import pandas as pd
-
-    return pd.DataFrame(_read(f"published/{study}.json")["values"])
-
-
-def source_of(study: str) -> str:
-    """Return where a study's printed numbers come from."""
-    return str(_read(f"published/{study}.json")["source"])
+def study(name: str) -> Study:
+    """Return the study of that name, or say which there are."""
+    if name not in STUDIES:
+        raise ValueError(f"unknown study {name!r}: there is {', '.join(STUDIES)}")
+    return Study(name, STUDIES[name])

@@ -1,55 +1,109 @@
-"""Run studies into a folder: check everything that was asked first, then compute, then write one page."""
+"""Run studies into a folder: check everything that was asked first, then compute, judge, and write one page."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import os
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from metriscope.runs.errors import reason
-from metriscope.studies import STUDIES, study
+from metriscope.runs.disk import temporary
+from metriscope.runs.errors import Unfinished, reason
+from metriscope.studies.contract import Study, study
 
 if TYPE_CHECKING:
-    from metriscope.studies.contract import Announce
+    from metriscope.report import Claim, Section
+    from metriscope.runs import Driver
+    from metriscope.studies.contract import Announce, Plan
 
-__all__ = ["reproduce"]
+__all__ = ["duration", "reproduce"]
+
+DATA = "METRISCOPE_DATA"
 
 
-def reproduce(names: tuple[str, ...], profile: str, out: Path, options: Mapping[str, Any], announce: Announce) -> Path:
-    """Run or resume the named studies (all, if none is named) and return the path of the report."""
-    chosen = {name: study(name) for name in dict.fromkeys(names or tuple(STUDIES))}
-    given = {name: value for name, value in options.items() if value is not None}
-    _check_options(chosen, given)
-    plans = {
-        name: module.plan(profile, **{k: v for k, v in given.items() if k in module.OPTIONS})
-        for name, module in chosen.items()
-    }
+def duration(text: str) -> float:
+    """Return a span such as "2h", "30m" or "90s" in seconds.
+
+    >>> duration("1.5h")
+    5400.0
+    """
+    match = re.fullmatch(r"(\d+(?:\.\d+)?)([hms])", text.strip())
+    if match is None or not float(match[1]):
+        raise ValueError(f"--budget must be a time such as 2h, 30m or 90s, not {text!r}")
+    return float(match[1]) * {"h": 3600, "m": 60, "s": 1}[match[2]]
+
+
+def reproduce(
+    asked: Mapping[str, Any], out: Path, announce: Announce, *, budget: str | None = None, data_dir: Path | None = None
+) -> Path:
+    """Run or resume studies, given as options by name, and return the path of the report."""
+    studies = {name: study(name) for name in asked}
+    plans = {name: studies[name].plan.plan(options) for name, options in asked.items()}
+    seconds = None if budget is None else duration(budget)
     _check_writable(out)
 
-    from metriscope.report import Page, write_report
-    from metriscope.runs import Store
-    from metriscope.runs.provenance import provenance
+    from metriscope.report import Page, Section, write_report
+    from metriscope.runs import Deadline, Driver, Store
+    from metriscope.runs.provenance import provenance, together
+    from metriscope.studies.ledger import verdict_table, whole
 
     store = Store(out / "runs")
     store.sweep()
-    sections = [s for name, module in chosen.items() for s in module.reproduce(plans[name], store, announce)]
-    title = f"{', '.join(chosen)} · {profile} profile"
-    return write_report(Page("Metriscope", title, tuple(sections), provenance()), out)
+    driver = Driver(store, announce, Deadline(seconds))
+    sections: list[Section] = []
+    claims: list[Claim] = []
+    with _data_from(data_dir):
+        for name, own in studies.items():
+            shown, judged = _run(own, plans[name], driver)
+            sections += shown
+            claims += judged
+    ledger = whole(claims)
+    sections.append(Section("Every verdict", (verdict_table(ledger),)))
+    where = {"runs": together(run.provenance for run in driver.used.values()), "this page": provenance()}
+    title = f"{', '.join(studies)} · {', '.join(dict.fromkeys(options.profile for options in asked.values()))} profile"
+    return write_report(Page("Metriscope", title, tuple(sections), where, ledger), out)
 
 
-def _check_options(chosen: Mapping[str, Any], given: Mapping[str, Any]) -> None:
-    for option in given:
-        if not any(option in module.OPTIONS for module in chosen.values()):
-            flag = "--" + option.replace("_", "-")
-            raise ValueError(f"{flag} is not an option of {', '.join(chosen)}")
+def _run(own: Study, plan: Plan, driver: Driver) -> tuple[tuple[Section, ...], tuple[Claim, ...]]:
+    """Return a study's sections and verdicts; if the budget ends first, a section that says so."""
+    from metriscope.report import Prose, Section
+
+    title = own.plan.TITLE
+    runs = driver.perform(plan.jobs(), own.train.WORK, f"{own.name}: training")
+    try:
+        results = own.measure.measure(plan, runs, driver)
+    except Unfinished as unfinished:
+        driver.announce(f"{own.name}: the budget is used up; the same command goes on from here")
+        text = f"The budget ended before this study was done: {unfinished}. The same command goes on from here."
+        return (Section(title, (Prose(text),)),), ()
+    from metriscope.studies.judging import judge
+
+    claims = judge(own.judge.STATEMENTS, results.tables)
+    return own.page.sections(plan, results, claims), claims
+
+
+@contextmanager
+def _data_from(folder: Path | None) -> Iterator[None]:
+    """Look for data in a folder first, in this process and in those that it starts."""
+    before = os.environ.get(DATA)
+    if folder is not None:
+        os.environ[DATA] = str(folder)
+    try:
+        yield
+    finally:
+        if folder is not None:
+            os.environ.pop(DATA)
+            if before is not None:
+                os.environ[DATA] = before
 
 
 def _check_writable(out: Path) -> None:
-    # Found out now, not after an hour of training.
+    # Found out now, not after an hour of training. The name is this process's own: another may look as well.
     try:
         out.mkdir(parents=True, exist_ok=True)
-        probe = out / ".writable"
-        probe.write_bytes(b"")
-        probe.unlink()
+        with temporary(out) as probe:
+            probe.write_bytes(b"")
     except OSError as error:
         raise ValueError(f"cannot write to --out {out}: {reason(error)}") from None

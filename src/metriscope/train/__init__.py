@@ -1,14 +1,16 @@
 """Protocols and the training loop, once, batched over trials."""
 
 from metriscope.train.engines import CompiledEngine, StackedEngine, engine_for
-from metriscope.train.loop import Cohort, Diverged, fit, workers_available
+from metriscope.train.loop import Cohort, CohortPass, Diverged, Pace, fit, workers_available
 from metriscope.train.progress import progress
 from metriscope.train.protocol import Protocol, recorded_epochs
 
 __all__ = [
     "Cohort",
+    "CohortPass",
     "CompiledEngine",
     "Diverged",
+    "Pace",
     "Protocol",
     "StackedEngine",
     "engine_for",

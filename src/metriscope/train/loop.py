@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,7 +22,7 @@ from torch import Tensor
 from metriscope.train.engines import Engine
 from metriscope.train.protocol import Protocol, recorded_epochs
 
-__all__ = ["Cohort", "Diverged", "fit", "workers_available"]
+__all__ = ["Cohort", "CohortPass", "Diverged", "Pace", "fit", "workers_available"]
 
 Tick = Callable[[int], None]
 
@@ -32,7 +33,10 @@ class Diverged(RuntimeError):
 
 @dataclass
 class Cohort:
-    """Independent networks of one shape in training: parameters, moments and history, trials first."""
+    """Independent networks of one shape in training: parameters, moments and history, trials first.
+
+    ``kept`` are epochs at which the parameters are remembered in ``snapshots``; what is still to come is NaN there.
+    """
 
     name: str
     engine: Engine
@@ -41,6 +45,7 @@ class Cohort:
     epoch: int = 0
     moments: dict[str, Tensor] = field(default_factory=dict)
     history: Float[Tensor, "s t"] = field(default_factory=lambda: torch.empty(0))
+    kept: tuple[int, ...] = ()
 
     def __post_init__(self) -> None:
         self.parameters = _copies(self.parameters)
@@ -50,6 +55,8 @@ class Cohort:
         shape = (trials, len(self.recorded))
         empty = self.history.numel() == 0
         self.history = torch.full(shape, torch.nan, dtype=torch.float64) if empty else self.history.clone()
+        pairs = [(epoch, name, value) for epoch in self.kept for name, value in self.parameters.items()]
+        self.snapshots = {f"{epoch}/{name}": torch.full_like(value, torch.nan) for epoch, name, value in pairs}
 
     def advance(self, epochs: int) -> None:
         """Train ``epochs`` epochs further and keep the losses of the recorded ones."""
@@ -60,10 +67,19 @@ class Cohort:
         here = (self.recorded >= self.epoch) & (self.recorded < self.epoch + epochs)
         self.history[:, torch.from_numpy(np.flatnonzero(here))] = losses[:, self.recorded[here] - self.epoch]
         self.epoch += epochs
+        if self.epoch in self.kept:
+            for name, value in self.parameters.items():
+                self.snapshots[f"{self.epoch}/{name}"].copy_(value)
+
+    def until(self, epochs: int) -> int:
+        """Return how many of the next ``epochs`` epochs there are before the end and the next epoch to be kept."""
+        stops = [stop for stop in (*self.kept, self.protocol.epochs) if stop > self.epoch]
+        return min(epochs, *(stop - self.epoch for stop in stops)) if stops else 0
 
     def tensors(self) -> dict[str, Tensor]:
         """Return everything that a checkpoint must hold, under names of this cohort's own."""
         parts = {"parameters": self.parameters, "moments": self.moments, "history": {"loss": self.history}}
+        parts |= {"snapshots": self.snapshots} if self.kept else {}
         return {f"{self.name}/{part}/{k}": v for part, group in parts.items() for k, v in group.items()}
 
     def restore(self, tensors: Mapping[str, Tensor], epoch: int) -> None:
@@ -80,30 +96,90 @@ def workers_available() -> int:
     return os.cpu_count() or 1
 
 
-def fit(cohorts: Sequence[Cohort], *, workers: int | None = None, tick: Tick | None = None, pace: float = 2.0) -> None:
+def fit(
+    cohorts: Sequence[Cohort],
+    *,
+    workers: int | None = None,
+    tick: Tick | None = None,
+    pace: float = 2.0,
+    threads: int | None = None,
+) -> None:
     """Train every cohort to the end of its protocol, in place, ``workers`` cohorts at a time.
 
-    All cohorts stand at the same epoch whenever ``tick(epoch)`` is called, about every ``pace`` seconds:
-    the moment to show progress or to save a checkpoint.
+    Those that are behind go first. ``tick(epoch)`` is called about every ``pace`` seconds with the epoch of the
+    last one: the moment to show progress or to save a checkpoint. ``threads`` is how many threads PyTorch may use
+    in each worker; without it, as many as it uses now.
     """
-    spans = sorted({(c.epoch, c.protocol.epochs) for c in cohorts})
-    if len(spans) != 1:
-        came = ", ".join(f"{start} to {end}" for start, end in spans) or "no cohort"
-        raise ValueError(f"cohorts trained together need the same first and last epoch: {came}")
-    chunk = 1
+    if not cohorts:
+        raise ValueError("training needs at least one cohort, got none")
+    rhythm, before = Pace(pace), torch.get_num_threads()
     with ExitStack() as stack:
+        # PyTorch's number of threads is one for the whole process; a worker that sets it must not leave it so.
+        stack.callback(torch.set_num_threads, before)
         for engine in {type(c.engine): c.engine for c in cohorts}.values():
             stack.enter_context(engine.session())
         # A new thread begins with PyTorch's default number of threads, whatever this one was told.
-        threads = (torch.get_num_threads(),)
-        pool = ThreadPoolExecutor(workers or workers_available(), "train", torch.set_num_threads, threads)
+        setting = (threads or before,)
+        pool = ThreadPoolExecutor(workers or workers_available(), "train", torch.set_num_threads, setting)
         stack.enter_context(pool)
-        while (left := cohorts[0].protocol.epochs - cohorts[0].epoch) > 0:
-            started, chunk = time.perf_counter(), min(chunk, left)
-            _finish(pool.map(lambda cohort, n=chunk: cohort.advance(n), cohorts))
-            if tick:
-                tick(cohorts[0].epoch)
-            chunk = _next_chunk(chunk, time.perf_counter() - started, pace)
+        while left := [c for c in cohorts if c.epoch < c.protocol.epochs]:
+            epoch = min(c.epoch for c in left)
+            behind = [c for c in left if c.epoch == epoch]
+            ahead = [c.epoch - epoch for c in left if c.epoch > epoch]
+            chunk = min([rhythm.chunk, *ahead, *(c.until(rhythm.chunk) for c in behind)])
+            with rhythm.measured(chunk):
+                _finish(pool.map(lambda cohort, n=chunk: cohort.advance(n), behind))
+                if tick:
+                    tick(min((c.epoch for c in left), default=epoch))
+
+
+@dataclass
+class Pace:
+    """How many epochs to train before the next look, so that looks come about every ``seconds``."""
+
+    seconds: float = 2.0
+    chunk: int = 1
+
+    @contextmanager
+    def measured(self, epochs: int) -> Iterator[None]:
+        """Learn from how long ``epochs`` epochs take inside the block."""
+        began = time.perf_counter()
+        yield
+        took = max(time.perf_counter() - began, 1e-6)
+        # Grows at most eightfold, so that a first call slowed by compilation does not mislead for long.
+        self.chunk = max(1, min(8 * max(epochs, self.chunk), int(epochs * self.seconds / took)))
+
+
+@dataclass(frozen=True)
+class CohortPass:
+    """Jobs whose networks are cohorts, trained side by side; what is kept of a finished job is ``finish``'s to say."""
+
+    cohorts: Mapping[Any, Sequence[Cohort]]
+    finish: Callable[[Any, Sequence[Cohort]], Any]
+    threads: int | None = None
+
+    def span(self, job: Any) -> tuple[int, int]:
+        """Return the epoch that all cohorts of a job have reached, and the last epoch."""
+        own = self.cohorts[job]
+        return min(c.epoch for c in own), max(c.protocol.epochs for c in own)
+
+    def state(self, job: Any) -> dict[str, Tensor]:
+        """Return everything that a checkpoint must hold."""
+        return {name: value for cohort in self.cohorts[job] for name, value in cohort.tensors().items()}
+
+    def restore(self, job: Any, tensors: Mapping[str, Tensor], step: int) -> None:
+        """Take up the state that a job had at an epoch."""
+        for cohort in self.cohorts[job]:
+            cohort.restore(tensors, step)
+
+    def run(self, tick: Callable[[], None]) -> None:
+        """Train all cohorts to their ends."""
+        every = [cohort for own in self.cohorts.values() for cohort in own]
+        fit(every, tick=lambda _: tick(), threads=self.threads)
+
+    def result(self, job: Any) -> Any:
+        """Return what is to be stored of a finished job."""
+        return self.finish(job, self.cohorts[job])
 
 
 def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
@@ -113,8 +189,3 @@ def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def _finish(results: Iterable[None]) -> None:
     for _ in results:
         pass
-
-
-def _next_chunk(chunk: int, seconds: float, pace: float) -> int:
-    # Grows at most eightfold, so that a first call slowed by compilation does not mislead for long.
-    return max(1, min(chunk * 8, int(chunk * pace / max(seconds, 1e-6))))

@@ -9,7 +9,7 @@ __all__ = ["progress"]
 
 
 @contextmanager
-def progress(description: str, total: int, start: int = 0) -> Iterator[Callable[[int], None]]:
+def progress(description: str, total: int, start: int = 0) -> Iterator[Callable[[float], None]]:
     """Show a bar of ``total`` steps while the block runs; call the given function with the steps done.
 
     >>> with progress("counting", total=3) as show:
@@ -30,8 +30,8 @@ def progress(description: str, total: int, start: int = 0) -> Iterator[Callable[
     with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
         task = bar.add_task(description, total=total, completed=start, rate="")
 
-        def show(done: int) -> None:
+        def show(done: float) -> None:
             speed = bar.tasks[0].speed
-            bar.update(task, completed=done, rate=f"{speed:,.0f}/s" if speed else "")
+            bar.update(task, completed=done, rate=f"{speed:,.0f}/s" if speed and speed >= 1 else "")
 
         yield show

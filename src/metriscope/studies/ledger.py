@@ -1,0 +1,65 @@
+"""The ledger of all claims: those that the studies judge, and those that no study measures yet.
+
+A study's own claims stand in its ``judge`` module; ``ledger.json`` holds the others, each with the study it waits for.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from functools import cache
+from importlib.resources import files
+
+from metriscope.report import Claim, Table
+from metriscope.studies import STUDIES
+from metriscope.studies.contract import study
+
+__all__ = ["Entry", "entries", "verdict_table", "whole"]
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A claim as the sources make it, before any verdict; ``waits`` if its study does not exist yet."""
+
+    id: str
+    text: str
+    source: str
+    study: str
+    waits: bool = False
+
+
+@cache
+def _waiting() -> tuple[Entry, ...]:
+    rows = json.loads(files("metriscope.studies").joinpath("ledger.json").read_text(encoding="utf-8"))
+    return tuple(Entry(key, row["text"], row["source"], row["study"], waits=True) for key, row in rows.items())
+
+
+def entries() -> tuple[Entry, ...]:
+    """Return every claim, in the order of their ids.
+
+    >>> [entry.id for entry in entries()][:2]
+    ['C01', 'C02']
+    """
+    judged = [Entry(s.id, s.text, s.source, name) for name in STUDIES for s in study(name).judge.STATEMENTS]
+    return tuple(sorted((*judged, *_waiting()), key=lambda entry: entry.id))
+
+
+def whole(claims: Iterable[Claim]) -> tuple[Claim, ...]:
+    """Return every claim of the ledger: as it was judged, or undecided because it was not run."""
+    judged = {claim.id: claim for claim in claims}
+    found = []
+    for entry in entries():
+        waiting = "No study measures this yet." if entry.waits else f"The study {entry.study} was not run here."
+        blank = Claim(entry.id, entry.text, entry.source, "undecided", waiting, strength="not run", origin="")
+        found.append(replace(judged.get(entry.id, blank), study=entry.study))
+    return tuple(found)
+
+
+def verdict_table(claims: Iterable[Claim]) -> Table:
+    """Return one row per claim: id, study, verdict, strength, origin and reason."""
+    import pandas as pd
+
+    names = ("id", "study", "verdict", "strength", "origin", "reason")
+    frame = pd.DataFrame([[getattr(claim, name) for name in names] for claim in claims], columns=list(names))
+    return Table("verdicts", "Every claim of the ledger", frame)

@@ -1,0 +1,24 @@
+"""The share of heads of each coin."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import pandas as pd
+
+from metriscope.runs import Driver, Finished
+from studies.sketch.plan import Plan
+
+
+@dataclass(frozen=True)
+class Results:
+    """One table: a row per coin."""
+
+    tables: Mapping[str, pd.DataFrame]
+
+
+def measure(plan: Plan, runs: Finished, driver: Driver) -> Results:
+    """Return the share of heads of every coin."""
+    rows = [{"coin": job.number, "heads": runs[job].table("tosses")["heads"].mean()} for job in plan.jobs()]
+    return Results({"coins": pd.DataFrame(rows).assign(protocol=plan.options.profile == "paper")})
