@@ -8,21 +8,17 @@ import numpy as np
 
 from metriscope.report import Figure, to_svg
 from metriscope.report.style import figure
-from metriscope.vq import vq_kernel
+from metriscope.studies.vq.explorer.measure import Results, View
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from metriscope.studies.vq.explorer import Explored, View
-
 __all__ = ["partitions"]
 
-FROM = (0.0, 0.0)
 
-
-def partitions(explored: Explored) -> Figure:
+def partitions(results: Results) -> Figure:
     """Return the regions of the ReLU networks on the moons: shallow and deep, before and after training."""
-    shown = [view for view in explored.views if view.choices["activation"] == "ReLU"]
+    shown = [view for view in results.views if view.choices["activation"] == "ReLU"]
     shown = sorted((v for v in shown if v.choices["data"] == "moons"), key=_order)
     drawing, axes = figure(9.2, 2.7, columns=len(shown))
     for ax, view in zip(axes[0], shown, strict=True):
@@ -36,15 +32,20 @@ def partitions(explored: Explored) -> Figure:
 
 
 def _regions(ax: Axes, view: View) -> None:
-    partition = view.partition
-    here = partition.locate([FROM])
-    distances = vq_kernel(partition.patterns[here], partition.patterns)[0]
+    from matplotlib.collections import PolyCollection
+
+    scene = view.scene
+    shapes = np.split(scene.vertices[scene.corners], scene.starts[1:-1])
     # As an image inside the drawing: thousands of polygons would make the page heavy.
-    partition.plot(color=distances, ax=ax, linewidths=0.12, edgecolors=(0, 0, 0, 0.35), rasterized=True)
-    for segment in partition.decision_boundary():
+    drawn = PolyCollection(shapes, array=view.distances.astype(float), cmap="viridis", rasterized=True)
+    drawn.set(linewidths=0.12, edgecolors=(0, 0, 0, 0.35))
+    ax.add_collection(drawn)
+    for segment in view.boundary:
         ax.plot(*np.asarray(segment).T, color="white", linewidth=1.1, solid_capstyle="round")
-    ax.set(xticks=[], yticks=[], title=f"{view.choices['shape']}, {view.choices['state']}")
-    ax.set_xlabel(f"{len(partition):,} regions")
+    (x0, x1), (y0, y1) = scene.bounds
+    ax.set(xticks=[], yticks=[], xlim=(x0, x1), ylim=(y0, y1), aspect="equal")
+    ax.set_title(f"{view.choices['shape']}, {view.choices['state']}")
+    ax.set_xlabel(f"{len(scene.starts) - 1:,} regions")
     ax.grid(False)
 
 
