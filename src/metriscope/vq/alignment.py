@@ -143,7 +143,8 @@ def _reason(sides: tuple[Side, Side], alone: tuple[list[Totals], list[Totals]], 
     points = len(sides[0].packed)
     if points < LEAST_POINTS[estimator]:
         return f"the {estimator} alignment needs at least {LEAST_POINTS[estimator]} points, got {points}"
-    constant, flat = [], []
+    constant: list[str] = []
+    flat: list[str] = []
     for side, found, which in zip(sides, alone, ("first", "second"), strict=True):
         for name, own in zip(side.names, found, strict=True):
             if np.isnan(own.squared_norm(estimator)):

@@ -124,12 +124,17 @@ class _Products:
         shape = len(s), len(starts), len(others)
         products, first, second = (np.empty(shape) for _ in range(3))
         for i, units in enumerate(_spans(starts, s.shape[1])):
-            products[:, i] = np.add.reduceat((s[:, units] @ self.c[units]) * t, others, axis=1)
+            products[:, i] = _group_products(s[:, units] @ self.c[units], t, others)
             first[:, i] = s[:, units] @ self.toward_second[units]
         for j, units in enumerate(_spans(others, t.shape[1])):
             second[:, :, j] = t[:, units] @ self.toward_first[:, units].T
-        d, e = (np.add.reduceat(np.square(x), at, axis=1) for x, at in ((s, starts), (t, others)))
+        d, e = (_group_products(x, x, at) for x, at in ((s, starts), (t, others)))
         return _Rows(products, first, second, d, e)
+
+
+def _group_products(a: np.ndarray, b: np.ndarray, starts: list[int]) -> Float64[np.ndarray, "k m"]:
+    """Return the products of rows, group by group."""
+    return np.stack([np.einsum("kv,kv->k", a[:, of], b[:, of]) for of in _spans(starts, a.shape[1])], axis=1)
 
 
 def _spans(starts: list[int], stop: int) -> list[slice]:
@@ -154,12 +159,15 @@ def _means(side: Side) -> Float64[np.ndarray, " u"]:
 
 
 def _centered(side: Side, means: Float64[np.ndarray, " u"], part: slice) -> Float64[np.ndarray, "k u"]:
-    signs = np.unpackbits(side.packed[part], axis=1) * 2.0 - 1
-    return (signs if side.roots is None else signs * side.roots) - means
+    signs = np.unpackbits(side.packed[part], axis=1).astype(np.float64)
+    roots: float | np.ndarray = 1.0 if side.roots is None else side.roots
+    signs *= 2 * roots
+    signs -= roots + means
+    return signs
 
 
 def _blocks_of_distances(sides: tuple[Side, Side]) -> Blocks:
-    """Yield the rows from distances of points: the centered kernel is -2 (I - J/N) D (I - J/N), and C ν is S Sᵀ e / -2."""
+    """Yield the rows from distances of points; as e = constant - 2 T ν, the terms S C ν are S Sᵀ e / -2."""
     lengths, tables = [row_lengths(side) for side in sides], [Distances.of(side) for side in sides]
     count, groups = len(sides[0].packed), sum(len(side.spans) for side in sides)
     for part in row_slices(count, max(1, _BLOCK // (count * groups))):

@@ -1,7 +1,8 @@
 """Inner products of two sign kernels with the points of one of them shuffled: what chance alone would give.
 
-Axes: N points, U, V bits of the networks, L, M groups of them, P permutations. An order changes neither a network's norm
-nor its mean lengths; only the energy and the sum of products of lengths are found again, one permutation per thread.
+Axes: N points, U, V bits of the networks, L, M groups of them, P permutations. An order changes neither the norm of a
+kernel nor the mean length of its rows; only the energy and the sum of products of lengths are found again, and each
+thread works on a permutation of its own.
 """
 
 from __future__ import annotations
