@@ -214,6 +214,17 @@ def test_every_way_shuffles_alike(monkeypatch, estimator, swapped):
 
 
 @both
+def test_shuffling_in_passes_of_few_points_changes_nothing(monkeypatch, estimator):
+    go(monkeypatch, "units")
+    p, q = pair(150)
+    whole = alignment(p, q, estimator, permutations=3, interval=0.9)
+    monkeypatch.setattr(module("bits"), "_points_at_once", lambda _: 64)
+    again = alignment(p, q, estimator, permutations=3, interval=0.9)
+    np.testing.assert_allclose(again.null, whole.null, atol=1e-12)
+    np.testing.assert_allclose(again.interval, whole.interval, atol=1e-12)
+
+
+@both
 @pytest.mark.parametrize("by_layer", [False, True])
 def test_the_p_value_counts_the_value_among_the_permutations(estimator, by_layer):
     p, q = pair(12)
