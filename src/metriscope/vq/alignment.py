@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Float64
 
-from metriscope.vq.centered_kernels import ESTIMATORS, LEAST_POINTS, Side, Totals, ratio, side_of, totals
+from metriscope.vq.centered_kernels import ESTIMATORS, LEAST_POINTS, Signs, Totals, ratio, side_of, totals
 from metriscope.vq.jackknife import LeaveOneOut, interval_around, leave_one_out
 from metriscope.vq.kernel import Weights
 from metriscope.vq.patterns import Patterns, check_same_points
@@ -134,11 +134,11 @@ def _check(
         raise ValueError("weights mix the layers of a network, but by_layer=True compares them one by one")
 
 
-def _with_itself(side: Side) -> list[Totals]:
+def _with_itself(side: Signs) -> list[Totals]:
     return [totals(group, group) for group in side.groups()]
 
 
-def _reason(sides: tuple[Side, Side], alone: tuple[list[Totals], list[Totals]], estimator: str) -> str:
+def _reason(sides: tuple[Signs, Signs], alone: tuple[list[Totals], list[Totals]], estimator: str) -> str:
     """Return why values are undefined, or nothing."""
     points = len(sides[0].packed)
     if points < LEAST_POINTS[estimator]:
@@ -157,7 +157,7 @@ def _reason(sides: tuple[Side, Side], alone: tuple[list[Totals], list[Totals]], 
 
 
 def _interval(
-    sides: tuple[Side, Side],
+    sides: tuple[Signs, Signs],
     cross: Totals,
     alone: tuple[list[Totals], list[Totals]],
     value: Matrix,

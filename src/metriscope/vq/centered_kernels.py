@@ -28,7 +28,7 @@ __all__ = [
     "LEAST_POINTS",
     "NEGLIGIBLE",
     "Distances",
-    "Side",
+    "Signs",
     "Totals",
     "by_points",
     "ratio",
@@ -51,7 +51,7 @@ Matrix = Float64[np.ndarray, "l m"]
 
 
 @dataclass(frozen=True)
-class Side:
+class Signs:
     """One network's bytes and the groups of them that are compared: all layers together, or layer by layer.
 
     ``roots`` are the square roots of the units' weights, which scale the columns of signs; None if all weigh the same.
@@ -73,11 +73,11 @@ class Side:
         """Return the number of bits of a point, with those that fill up bytes."""
         return 8 * self.packed.shape[1]
 
-    def groups(self) -> list[Side]:
+    def groups(self) -> list[Signs]:
         """Return each group as a side of its own."""
         parts = zip(self.spans, self.widths, self.names, strict=True)
         return [
-            Side(self.packed[:, s], (slice(0, s.stop - s.start),), (width,), (name,), self._roots_of(s))
+            Signs(self.packed[:, s], (slice(0, s.stop - s.start),), (width,), (name,), self._roots_of(s))
             for s, width, name in parts
         ]
 
@@ -90,15 +90,15 @@ class Side:
         return means if self.roots is None else means * self.roots[units]
 
 
-def side_of(p: Patterns, by_layer: bool, weights: Weights = None) -> Side:
+def side_of(p: Patterns, by_layer: bool, weights: Weights = None) -> Signs:
     """Return a network as one group, its layers weighted, or as one group per layer."""
     if by_layer:
         widths, names = [layer.width for layer in p.layers], [layer.name for layer in p.layers]
-        return Side(p.packed, p.spans, tuple(widths), tuple(names))
+        return Signs(p.packed, p.spans, tuple(widths), tuple(names))
     roots = None
     if weights is not None:
         roots = np.repeat(np.sqrt(layer_weights(p.layers, weights)), [8 * layer.bytes for layer in p.layers])
-    return Side(p.packed, (slice(0, p.packed.shape[1]),), (p.width,), ("all layers",), roots)
+    return Signs(p.packed, (slice(0, p.packed.shape[1]),), (p.width,), ("all layers",), roots)
 
 
 @dataclass(frozen=True)
@@ -134,23 +134,23 @@ def ratio(cross: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarra
     return cross / (np.sqrt(first)[..., :, None] * np.sqrt(second)[..., None, :])
 
 
-def by_points(first: Side, second: Side) -> bool:
+def by_points(first: Signs, second: Signs) -> bool:
     """Say whether distances of points are cheaper than products of units; they know no weights."""
     cheaper = len(first.packed) * (first.bits + second.bits) < first.bits * second.bits
     return cheaper and first.roots is None and second.roots is None
 
 
-def totals(first: Side, second: Side) -> Totals:
+def totals(first: Signs, second: Signs) -> Totals:
     """Return the totals of each group of the first side with each of the second, in the cheaper way."""
     return _by_points(first, second) if by_points(first, second) else _by_units(first, second)
 
 
-def units_at_once(second: Side) -> int:
+def units_at_once(second: Signs) -> int:
     """Return how many units, whole bytes of them, are multiplied with all of ``second`` at once."""
     return 8 * max(1, _PRODUCTS // max(1, 8 * second.bits))
 
 
-def _by_units(first: Side, second: Side) -> Totals:
+def _by_units(first: Signs, second: Signs) -> Totals:
     energies, lengths, means = [], [], []
     other = np.empty(0)
     for part in row_slices(first.packed.shape[1], units_at_once(second) // 8):
@@ -168,7 +168,7 @@ def _by_units(first: Side, second: Side) -> Totals:
 
 
 def scale(
-    products: Float64[np.ndarray, "k v"], first: Side, second: Side, units: slice = slice(None)
+    products: Float64[np.ndarray, "k v"], first: Signs, second: Signs, units: slice = slice(None)
 ) -> Float64[np.ndarray, "k v"]:
     """Return the products of some units, in place, with the weights of both sides."""
     if first.roots is not None:
@@ -178,13 +178,13 @@ def scale(
     return products
 
 
-def _mean_lengths(side: Side, means: Float64[np.ndarray, " u"]) -> Float64[np.ndarray, " l"]:
+def _mean_lengths(side: Signs, means: Float64[np.ndarray, " u"]) -> Float64[np.ndarray, " l"]:
     """Return the mean squared length of a centered row: the sum of the variances of the units."""
     squares = 1.0 if side.roots is None else np.square(side.roots)
     return np.add.reduceat(squares - np.square(means), side.starts)
 
 
-def row_lengths(side: Side) -> Float64[np.ndarray, "l n"]:
+def row_lengths(side: Signs) -> Float64[np.ndarray, "l n"]:
     """Return the squared length of each point's centered signs, group by group."""
     found = []
     for group in side.groups():
@@ -195,7 +195,7 @@ def row_lengths(side: Side) -> Float64[np.ndarray, "l n"]:
     return np.array(found)
 
 
-def _by_points(first: Side, second: Side) -> Totals:
+def _by_points(first: Signs, second: Signs) -> Totals:
     """Return the totals from distances D and E of points, as S Sᵀ = -2 (I - J/N) D (I - J/N).
 
     Centering is left to the end: <Dc, Ec> = <D, E> - 2 a·b / N + (1·a) (1·b) / N², where a and b are sums of rows.
@@ -228,7 +228,7 @@ class Distances:
     middle: Float64[np.ndarray, "l 1 1"]
 
     @classmethod
-    def of(cls, side: Side) -> Distances:
+    def of(cls, side: Signs) -> Distances:
         """Return the distances of all points of a side, none of them computed yet but those of the first."""
         parts = zip(side.spans, side.widths, strict=True)
         columns = [columns_of(side.packed[:, span], compact_dtype(width)) for span, width in parts]

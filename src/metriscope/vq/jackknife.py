@@ -16,7 +16,7 @@ from jaxtyping import Float64
 from scipy.special import expit, logit, stdtrit
 
 from metriscope.vq.bits import products_and_sums, unit_sums
-from metriscope.vq.centered_kernels import NEGLIGIBLE, Distances, Side, Totals, by_points, ratio, row_lengths, scale
+from metriscope.vq.centered_kernels import NEGLIGIBLE, Distances, Signs, Totals, by_points, ratio, row_lengths, scale
 from metriscope.vq.hamming import row_slices
 
 __all__ = ["LeaveOneOut", "interval_around", "leave_one_out"]
@@ -47,7 +47,7 @@ class _Rows(NamedTuple):
 
 
 def leave_one_out(
-    sides: tuple[Side, Side],
+    sides: tuple[Signs, Signs],
     cross: Totals,
     norms: tuple[list[Totals], list[Totals]],
     value: Float64[np.ndarray, "l m"],
@@ -92,7 +92,7 @@ def _without(total: Totals, rows: _Rows, estimator: str) -> Block:
 Blocks = Iterator[tuple[_Rows, list[_Rows], list[_Rows]]]
 
 
-def _blocks(sides: tuple[Side, Side]) -> Blocks:
+def _blocks(sides: tuple[Signs, Signs]) -> Blocks:
     """Yield the rows of some points at a time: of the pairs, and of each group of either side with itself."""
     largest = max(sides, key=lambda side: side.bits).bits
     weighted = any(side.roots is not None for side in sides)
@@ -111,7 +111,7 @@ class _Products:
     toward_first: Float64[np.ndarray, "l v"]  # Cᵀ μ, group by group
 
     @classmethod
-    def of(cls, first: Side, second: Side) -> _Products:
+    def of(cls, first: Signs, second: Signs) -> _Products:
         found = products_and_sums(first.packed, None if first is second else second.packed)
         c, mu, nu = scale(found.centred, first, second), first.scaled(found.left), second.scaled(found.right)
         toward_second = np.add.reduceat(c * nu, second.starts, axis=1)
@@ -141,7 +141,7 @@ def _spans(starts: list[int], stop: int) -> list[slice]:
     return [slice(a, b) for a, b in zip(starts, [*starts[1:], stop], strict=True)]
 
 
-def _blocks_of_units(sides: tuple[Side, Side]) -> Blocks:
+def _blocks_of_units(sides: tuple[Signs, Signs]) -> Blocks:
     cross, means = _Products.of(*sides), [_means(side) for side in sides]
     alone = [[_Products.of(group, group) for group in side.groups()] for side in sides]
     spans = [_spans(side.starts, side.bits) for side in sides]
@@ -154,11 +154,11 @@ def _blocks_of_units(sides: tuple[Side, Side]) -> Blocks:
         yield cross.rows(s, t), first, second
 
 
-def _means(side: Side) -> Float64[np.ndarray, " u"]:
+def _means(side: Signs) -> Float64[np.ndarray, " u"]:
     return side.scaled(unit_sums(side.packed))
 
 
-def _centered(side: Side, means: Float64[np.ndarray, " u"], part: slice) -> Float64[np.ndarray, "k u"]:
+def _centered(side: Signs, means: Float64[np.ndarray, " u"], part: slice) -> Float64[np.ndarray, "k u"]:
     signs = np.unpackbits(side.packed[part], axis=1).astype(np.float64)
     roots: float | np.ndarray = 1.0 if side.roots is None else side.roots
     signs *= 2 * roots
@@ -166,7 +166,7 @@ def _centered(side: Side, means: Float64[np.ndarray, " u"], part: slice) -> Floa
     return signs
 
 
-def _blocks_of_distances(sides: tuple[Side, Side]) -> Blocks:
+def _blocks_of_distances(sides: tuple[Signs, Signs]) -> Blocks:
     """Yield the rows from distances of points; as e = constant - 2 T ν, the terms S C ν are S Sᵀ e / -2."""
     lengths, tables = [row_lengths(side) for side in sides], [Distances.of(side) for side in sides]
     count, groups = len(sides[0].packed), sum(len(side.spans) for side in sides)

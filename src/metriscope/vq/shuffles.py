@@ -16,7 +16,7 @@ from jaxtyping import Float64, Int
 
 from metriscope.rng import stream
 from metriscope.vq.bits import ShuffledProducts
-from metriscope.vq.centered_kernels import Side, Totals, row_lengths, scale, units_at_once
+from metriscope.vq.centered_kernels import Signs, Totals, row_lengths, scale, units_at_once
 from metriscope.vq.hamming import columns_of, compact_dtype, compiled, in_parallel, row_slices, write_distances
 
 __all__ = ["shuffled_products"]
@@ -33,7 +33,7 @@ Matrix = Float64[np.ndarray, "l m"]
 
 
 def shuffled_products(
-    sides: tuple[Side, Side], total: Totals, estimator: str, permutations: int, seed: int
+    sides: tuple[Signs, Signs], total: Totals, estimator: str, permutations: int, seed: int
 ) -> Float64[np.ndarray, "p l m"]:
     """Return the inner products of the kernels, the points of the second side in ``permutations`` random orders."""
     if not permutations:
@@ -49,7 +49,7 @@ def shuffled_products(
     return np.stack(in_parallel(one, range(permutations)))
 
 
-def _pairs_are_cheaper(first: Side, second: Side) -> bool:
+def _pairs_are_cheaper(first: Signs, second: Signs) -> bool:
     points, groups = len(first.packed), len(first.spans) * len(second.spans)
     held = points**2 * (len(first.spans) + len(second.spans))
     weighted = first.roots is not None or second.roots is not None
@@ -60,7 +60,7 @@ def _pairs_are_cheaper(first: Side, second: Side) -> bool:
 class _Units:
     """The energy |Sᵀ T|² from products of units; the side with fewer bits is the one that is reordered."""
 
-    def __init__(self, first: Side, second: Side) -> None:
+    def __init__(self, first: Signs, second: Signs) -> None:
         self._turned = first.bits < second.bits
         self._fixed, self._moved = (second, first) if self._turned else (first, second)
         self._products = ShuffledProducts(self._fixed.packed, self._moved.packed)
@@ -82,7 +82,7 @@ class _Pairs:
     With distances D and E: |Sᵀ T|² = 4 <D, E> - 4 (Σ D)(Σ E) / N² - N / 2 Σ (d - d̄)(e - ē). The sums are exact.
     """
 
-    def __init__(self, first: Side, second: Side) -> None:
+    def __init__(self, first: Signs, second: Signs) -> None:
         self._first, self._second = ([_distances(group) for group in side.groups()] for side in (first, second))
         self._sums = [[int(each.sum(dtype=np.int64)) for each in side] for side in (self._first, self._second)]
 
@@ -97,7 +97,7 @@ class _Pairs:
         return middle - n / 2 * lengths
 
 
-def _distances(group: Side) -> Int[np.ndarray, "n n"]:
+def _distances(group: Signs) -> Int[np.ndarray, "n n"]:
     columns = columns_of(group.packed, compact_dtype(group.widths[0]))
     out = np.empty((len(group.packed), len(group.packed)), columns.dtype)
     slices = row_slices(len(out), _ROWS)
