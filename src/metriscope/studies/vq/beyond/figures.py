@@ -20,7 +20,7 @@ def course(results: Results) -> Figure:
         for task in tasks:
             epochs, values = results.course_of(task)
             band(ax, epochs, values, TASKS[task], TASK_COLOURS[task])
-        ax.set(xlabel="epoch", ylabel="centred alignment", ylim=(0, 1.03))
+        ax.set(xlabel="epoch", ylabel="centered alignment", ylim=(0, 1.03))
         # Epoch 0 belongs on the axis: linear up to the first kept epoch, logarithmic behind it.
         ax.set_xscale("symlog", linthresh=float(epochs[1]))
         ticks = [e for e in (0, 1, 3, 10, 30, 100, 300, 1_000) if e <= epochs[-1]]

@@ -61,8 +61,8 @@ def measure(part: Beyond, runs: Finished, driver: Driver, plain: digits.Results,
     return Results(part, course, depths, turning, dict(zip(ACTIVATIONS, (plain, compared), strict=True)))
 
 
-def _aligned(p: Patterns, q: Patterns) -> float:
-    return float(np.asarray(alignment(p, q).value))
+def _aligned(p: Patterns, q: Patterns, estimator: str) -> float:
+    return float(np.asarray(alignment(p, q, estimator).value))
 
 
 def _course(part: Beyond, runs: Finished, driver: Driver) -> pd.DataFrame:
@@ -71,7 +71,7 @@ def _course(part: Beyond, runs: Finished, driver: Driver) -> pd.DataFrame:
 
     def rows(spec: Course) -> Iterator[dict[str, object]]:
         own = [networks[group] for group in spec.groups]
-        return _moon_course(own[0], spec.grid) if spec.grid else _digit_course(own)
+        return _moon_course(own[0], spec) if spec.grid else _digit_course(own, spec)
 
     return stored(driver, part.courses(), rows, "vq: during training")
 
@@ -80,15 +80,16 @@ def _captured(networks: Networks, number: int, points: torch.Tensor) -> list[Pat
     return [capture(networks.network(number, "first", epoch), points) for epoch in networks.group.epochs]
 
 
-def _moon_course(networks: Networks, grid: int) -> Iterator[dict[str, object]]:
-    points = torch.from_numpy(disc(grid)[0]).float()
+def _moon_course(networks: Networks, spec: Course) -> Iterator[dict[str, object]]:
+    points = torch.from_numpy(disc(spec.grid)[0]).float()
     for seed in networks.group.seeds:
         found = _captured(networks, seed, points)
         for epoch, patterns in zip(networks.group.epochs, found, strict=True):
-            yield {"seed": seed, "task": "moons", "epoch": epoch, "alignment": _aligned(patterns, found[-1])}
+            aligned = _aligned(patterns, found[-1], spec.estimator)
+            yield {"seed": seed, "task": "moons", "epoch": epoch, "alignment": aligned}
 
 
-def _digit_course(pair: list[Networks]) -> Iterator[dict[str, object]]:
+def _digit_course(pair: list[Networks], spec: Course) -> Iterator[dict[str, object]]:
     for seed in pair[0].group.seeds:
         images = sample(pair[0].group, seed, "first").test_x
         both = [_captured(some, seed, images) for some in pair]
@@ -96,7 +97,7 @@ def _digit_course(pair: list[Networks]) -> Iterator[dict[str, object]]:
             four, six = (found[place] for found in both)
             values = {"T4": (four, both[0][-1]), "T6": (six, both[1][-1]), "both": (four, six)}
             for task, (p, q) in values.items():
-                yield {"seed": seed, "task": task, "epoch": epoch, "alignment": _aligned(p, q)}
+                yield {"seed": seed, "task": task, "epoch": epoch, "alignment": _aligned(p, q, spec.estimator)}
 
 
 def _depth(part: Beyond, depth: int, runs: Finished, driver: Driver) -> pd.DataFrame:

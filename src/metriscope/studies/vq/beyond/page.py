@@ -56,7 +56,7 @@ def _course_text(results: Results) -> str:
         )
     epochs, both = results.course_of("both")
     return (
-        "**During training.** How far is the kernel from what it will be? Centred alignment with the same network at "
+        "**During training.** How far is the kernel from what it will be? Centered alignment with the same network at "
         f"the end of training: {'; '.join(parts)}. The two architectures, compared with each other at the same epoch, "
         f"go from {mean_text(both[:, 0])} to {mean_text(both[:, -1])}; their largest mean is at epoch "
         f"{epochs[both.mean(0).argmax()]}."
@@ -129,5 +129,8 @@ def _abs_digits(results: Results) -> Table:
             parts.append(values.assign(pair=name_of(pair), network=COLUMNS[activation]))
     places = {name_of(pair): place for place, pair in enumerate(PAIRS)}
     frame = pd.concat(parts).sort_values("pair", key=lambda column: column.map(places), kind="stable")
-    measures = {"alignment": "centred alignment", "cosine": f"cosine, {FORMS[best.form]}, σ² = {number(best.scale, 2)}"}
+    measures = {
+        "alignment": "centered alignment",
+        "cosine": f"cosine, {FORMS[best.form]}, σ² = {number(best.scale, 2)}",
+    }
     return summary_table("vq-abs-digits", "Figure 3's numbers, ReLU and Abs", frame, ["pair", "network"], measures)

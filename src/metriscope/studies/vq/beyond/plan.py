@@ -20,7 +20,8 @@ class Course:
 
     groups: tuple[Group, ...]
     grid: int = 0
-    method: int = 1  # raised when the same networks would be measured otherwise
+    estimator: str = "debiased"
+    method: int = 2  # raised when the same networks would be measured otherwise
     study: str = STUDY
 
 

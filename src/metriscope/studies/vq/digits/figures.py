@@ -26,12 +26,12 @@ PAIR_COLOURS = (CYCLE[0], CYCLE[2], CYCLE[3], CYCLE[4], "#cc79a7", CYCLE[1])
 
 
 def matrices(results: Results) -> Figure:
-    """Draw figure 3 as printed, ours at the nearest scale, and our centred alignments."""
+    """Draw figure 3 as printed, ours at the nearest scale, and our centered alignments."""
     best = results.nearest
     shown = {
         "Published": {pair: printed(pair) for pair in PAIRS},
         f"Ours, σ² = {number(best.scale, 2)}": {p: results.curve(p, best.form)[:, best.index].mean() for p in PAIRS},
-        "Ours, centred alignment": {pair: results.alignments(pair).mean() for pair in PAIRS},
+        "Ours, centered alignment": {pair: results.alignments(pair).mean() for pair in PAIRS},
     }
     drawing, axes = figure(9.2, 3.3, 1, len(shown))
     for ax, (title, values) in zip(axes[0], shown.items(), strict=True):
@@ -41,7 +41,7 @@ def matrices(results: Results) -> Figure:
             ax.set_yticklabels([])
     caption = (
         f"Left: cosines of heat kernels as S4 prints them. Middle: ours, mean over {results.part.seeds} seeds, at the "
-        f"form and scale nearest to the printed ones, {FORMS[best.form]}. Right: the centred alignment of the same "
+        f"form and scale nearest to the printed ones, {FORMS[best.form]}. Right: the centered alignment of the same "
         "networks. In the printed matrix the untrained pair is the most alike."
     )
     return Figure("vq-matrices", "Figure 3, printed and repeated", to_svg(drawing, "vq-matrices"), caption)
@@ -99,7 +99,7 @@ def changes(results: Results) -> Figure:
 
 
 def aligned(results: Results) -> Figure:
-    """Draw the centred alignment of every seed, architectures and starts, with its null."""
+    """Draw the centered alignment of every seed, architectures and starts, with its null."""
     pairs = (*PAIRS, *TWINS)
     drawing, axes = figure(9.2, 3.4)
     groups = {name_of(pair): results.alignments(pair) for pair in pairs}
@@ -109,12 +109,12 @@ def aligned(results: Results) -> Figure:
         null = results.alignments(pair, "null").mean()
         axes[0, 0].plot([null, null], [row - 0.3, row + 0.3], color=FAINT, linewidth=2.2, zorder=1)
     log_axes(axes[0, 0], "")
-    axes[0, 0].set(xlabel="centred alignment on test images", xlim=(0, 1))
+    axes[0, 0].set(xlabel="centered alignment on test images", xlim=(-0.05, 1))
     caption = (
         "Each dot is a seed; the large dot is the mean with its 95 % interval. Blue: both trained; orange: both before "
         "training; grey: one of each. Grey bars: the mean with the images of one network shuffled."
     )
-    return Figure("vq-aligned", "Centred alignment", to_svg(drawing, "vq-aligned"), caption)
+    return Figure("vq-aligned", "Centered alignment", to_svg(drawing, "vq-aligned"), caption)
 
 
 def _kind_colour(pair: Pair) -> str:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 __all__ = ["ALIKENESS"]
 
-CENTRED, COSINE = "centred alignment", "uncentred cosine of heat kernels, any σ²"
+CENTERED, COSINE = "centered alignment", "uncentered cosine of heat kernels, any σ²"
 
 
 def _aligned(column: str, pair: tuple[str, str]) -> Values:
@@ -33,7 +33,7 @@ def _criteria() -> Iterator[Criterion]:
         units="seeds",
         minus=_aligned("alignment", INITIAL),
         paired=True,
-        level=CENTRED,
+        level=CENTERED,
     )
     yield Criterion(
         "trained alignment − the 95 % quantile of its permutation null",
@@ -41,7 +41,7 @@ def _criteria() -> Iterator[Criterion]:
         Above(0.0),
         "Kernels that agree no more than with shuffled images are not alike, however much more than before.",
         units="seeds",
-        level=CENTRED,
+        level=CENTERED,
     )
     for form, title in FORMS.items():
         yield Criterion(
@@ -104,7 +104,7 @@ def _evidence(tables: Mapping[str, pd.DataFrame]) -> Iterator[Evidence]:
         rows = tables["alignment"]
         for pair in PAIRS:
             values = rows[rows["pair"] == name_of(pair)]["alignment"]
-            yield Evidence(f"{name_of(pair)}: {CENTRED}", mean_text(values, 3))
+            yield Evidence(f"{name_of(pair)}: {CENTERED}", mean_text(values, 3))
     if {"heat cosines", "heat nearest"} <= set(tables):
         heat, best = tables["heat cosines"], tables["heat nearest"].iloc[0]
         chosen = heat[(heat["form"] == best["form"]) & (abs(heat["sigma2"] / best["scale"] - 1) < 1e-9)]

@@ -22,13 +22,14 @@ def sections(results: Results) -> tuple[Section, ...]:
 
 def _aligned(results: Results) -> Table:
     note = (
-        f"Centred alignment on the test images; null: mean of {results.part.permutations} values with the images "
-        "shuffled; p: the largest permutation p-value of any seed. A prime marks another start on the same images."
+        "Centered alignment on the test images, debiased and biased; null: mean of "
+        f"{results.part.permutations} debiased values with the images shuffled; p: the largest permutation p-value of "
+        "any seed. A prime marks another start on the same images."
     )
     rows = results.aligned.assign(pair=pd.Categorical(results.aligned["pair"], [name_of(p) for p in (*PAIRS, *TWINS)]))
     rows = rows.sort_values(["pair", "seed"]).astype({"pair": str})
-    measures = {"alignment": "alignment", "null": "null"}
-    table = summary_table("vq-alignment", "Centred alignment", rows, ["pair"], measures, note)
+    measures = {"alignment": "alignment", "biased": "alignment, biased", "null": "null"}
+    table = summary_table("vq-alignment", "Centered alignment", rows, ["pair"], measures, note)
     worst = rows.groupby("pair", sort=False)["p_value"].max()
     table.frame["p"] = table.frame["pair"].map(worst)
     return table
@@ -41,8 +42,8 @@ def _words(results: Results) -> str:
         f"training and {images.test:,} for testing, drawn anew for each seed). S4 compares their kernels on the test "
         "images by the cosine of heat kernels, trained (T) and before training (I). Its text has exp(−d / σ²), its "
         "appendix exp(−d² / σ²), and σ² is not printed: both forms are run over all scales.\n\n"
-        "The cosine is not centred. As σ² grows both kernels tend to all ones and any two networks agree; as it "
-        "shrinks, only images with one and the same pattern count. The centred alignment has neither end: it compares "
+        "The cosine is not centered. As σ² grows both kernels tend to all ones and any two networks agree; as it "
+        "shrinks, only images with one and the same pattern count. The centered alignment has neither end: it compares "
         "which images are nearer than others."
     )
 

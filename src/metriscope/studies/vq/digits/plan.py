@@ -72,9 +72,10 @@ class Comparing:
     number: int
     pairs: tuple[Pair, ...] = (*PAIRS, *TWINS)
     scales: tuple[Scales, ...] = SCALES
-    permutations: int = 49
+    permutations: int = 999
     quantile: float = 0.95
-    method: int = 1  # raised when the same networks would be measured otherwise
+    estimator: str = "debiased"
+    method: int = 2  # raised when the same networks would be measured otherwise
     study: str = STUDY
 
 
@@ -104,7 +105,7 @@ class Digits:
     roles: tuple[str, ...] = ("first", "second")
     pairs: tuple[Pair, ...] = (*PAIRS, *TWINS)
     scales: tuple[Scales, ...] = SCALES
-    permutations: int = 49
+    permutations: int = 999
     band: Band = Band()
 
     @property

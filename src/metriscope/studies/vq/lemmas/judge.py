@@ -28,12 +28,24 @@ FIRST = (
         "One pair that differs breaks the lemma.",
         "network",
     ),
+    _exact(
+        "the same on a wider window:",
+        Values.of("lemmas", "wider differ", kind="shallow"),
+        "The lemma is about the whole plane, to which a wider window comes nearer.",
+        "network",
+    ),
 )
 SECOND = (
     _exact(
         "most pairs of regions in one deep network with a larger VQ distance:",
         Values.of("lemmas", "violations", kind="deep"),
         "One pair with a larger VQ distance breaks the lemma.",
+        "network",
+    ),
+    _exact(
+        "the same on a wider window:",
+        Values.of("lemmas", "wider violations", kind="deep"),
+        "A window lengthens ways in the graph, which favors the lemma; a wider one does so less.",
         "network",
     ),
     _exact(
@@ -88,7 +100,7 @@ def _second_notes(tables: Mapping[str, pd.DataFrame]) -> str:
         parts.append(
             f"{len(rows)} random deep networks: VQ is larger for {int(rows['violations'].sum()):,} of "
             f"{int(rows['pairs'].sum()):,} pairs, and smaller for {mean_text(100 * rows['strict'])} % of a network's "
-            "pairs."
+            f"pairs. {_window(rows)}"
         )
     if "tents" in tables:
         last = tables["tents"].iloc[-1]
@@ -98,6 +110,15 @@ def _second_notes(tables: Mapping[str, pd.DataFrame]) -> str:
             "is the tent."
         )
     return " ".join(parts)
+
+
+def _window(rows: pd.DataFrame) -> str:
+    return (
+        f"The window lengthens the graph distance of {mean_text(100 * rows['shortened'])} % of a network's pairs, by "
+        f"{mean_text(rows['excess'], 3)} on average over all pairs, against one {rows['wider'].iloc[0]:g} "
+        "times as wide, on which "
+        f"{mean_text(100 * rows['wider strict'])} % are strict."
+    )
 
 
 def _second_evidence(tables: Mapping[str, pd.DataFrame]) -> Iterator[Evidence]:

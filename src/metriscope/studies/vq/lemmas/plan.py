@@ -26,14 +26,19 @@ KINDS = (Kind("shallow", (1,), (4, 8, 12, 16, 20)), Kind("deep", (2, 3, 4, 5), (
 
 @dataclass(frozen=True)
 class Lot:
-    """Random networks of one kind, compared region by region: what is computed and stored at once."""
+    """Random networks of one kind, compared region by region: what is computed and stored at once.
+
+    A window cuts off ways that lead outside it, so that distances in the graph of regions may be longer than on the
+    whole plane. How much is told by a second window, ``wider`` times as wide.
+    """
 
     networks: Kind
     number: int
     count: int = 20
     bounds: Bounds = ((-2.0, 2.0), (-2.0, 2.0))
+    wider: float = 4.0
     seed: int = 0
-    method: int = 1  # raised when the same request would end in other numbers
+    method: int = 2  # raised when the same request would end in other numbers
     study: str = STUDY
 
 

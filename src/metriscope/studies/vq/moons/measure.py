@@ -61,28 +61,35 @@ def matched_cosines(u: Float[np.ndarray, "n k"], v: Float[np.ndarray, "n k"]) ->
     return cosines[rows, columns]
 
 
-def compare(p: Patterns, q: Patterns, components: int) -> dict[str, float]:
-    """Return how alike two networks' kernels on the same points are: leading eigenspaces, eigenvectors, the whole."""
+def compare(p: Patterns, q: Patterns, components: int, estimator: str) -> dict[str, float]:
+    """Return how alike two networks' kernels on the same points are: leading eigenspaces, eigenvectors, the whole.
+
+    The biased alignment stands beside the one that is asked for.
+    """
     u, v = (VQMDS(n_components=components).fit(each).eigenvectors_ for each in (p, q))
     cosines = matched_cosines(u, v)
     single = {f"cosine{i + 1}": float(cosine) for i, cosine in enumerate(cosines)}
-    whole = float(np.asarray(alignment(p, q).value))
-    return {"overlap": eigenspace_overlap(u, v), "cosine": float(cosines.mean()), "alignment": whole, **single}
+    whole = {name: float(np.asarray(alignment(p, q, kind).value)) for name, kind in _kinds(estimator)}
+    return {"overlap": eigenspace_overlap(u, v), "cosine": float(cosines.mean()), **whole, **single}
+
+
+def _kinds(estimator: str) -> tuple[tuple[str, str], ...]:
+    return ("alignment", estimator), ("biased", "biased")
 
 
 def comparisons(networks: Networks, number: int, spec: Turning) -> Iterator[tuple[str, dict[str, float]]]:
     """Yield each comparison of one seed with its measures."""
     points = torch.from_numpy(disc(spec.grid)[0])
     angle, last = spec.group.angle, spec.group.recipe.epochs
-    straight, turned = points.float(), turn(points, angle).float()
+    straight, turned, how = points.float(), turn(points, angle).float(), (spec.components, spec.estimator)
     for epoch, prefix in ((last, ""), (0, "start ")):
         one = capture(networks.network(number, "first", epoch), straight)
         other = networks.network(number, "turned", epoch)
-        yield f"{prefix}back", compare(one, capture(other, turned), spec.components)
-        yield f"{prefix}still".replace("start still", "start"), compare(one, capture(other, straight), spec.components)
+        yield f"{prefix}back", compare(one, capture(other, turned), *how)
+        yield f"{prefix}still".replace("start still", "start"), compare(one, capture(other, straight), *how)
         if epoch:
             second = networks.network(number, "second", epoch)
-            yield "ceiling", compare(one, capture(second, straight), spec.components)
+            yield "ceiling", compare(one, capture(second, straight), *how)
 
 
 def turn_rows(part: Moons, runs: Finished, driver: Driver, label: str) -> pd.DataFrame:

@@ -21,9 +21,11 @@ def sections(results: Results) -> tuple[Section, ...]:
     cells = int(np.isfinite(results.pictures["first"].fields[0]).sum())
     note = (
         f"Kernels on the {cells:,} cells of the unit disc. The overlap is the mean squared canonical correlation of "
-        "the two spaces of three leading eigenvectors; |cosine| is the mean over the three, each with its partner."
+        "the two spaces of three leading eigenvectors; |cosine| is the mean over the three, each with its partner. The "
+        "centered alignment is debiased; the biased one stands beside it."
     )
-    table = summary_table("vq-turning", "Does the kernel turn with the data?", rows, ["comparison"], MEASURES, note)
+    shown = {**MEASURES, "biased": "alignment, biased"}
+    table = summary_table("vq-turning", "Does the kernel turn with the data?", rows, ["comparison"], shown, note)
     single = {f"cosine{k}": f"eigenvector {k}" for k in (1, 2, 3)}
     note = "Matched |cosine| of single eigenvectors, in the order of the first network's eigenvalues."
     each = summary_table("vq-eigenvectors", "Eigenvector by eigenvector", rows, ["comparison"], single, note)

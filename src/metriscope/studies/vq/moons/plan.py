@@ -26,7 +26,7 @@ COMPARISONS = {
 MEASURES = {
     "overlap": "eigenspace overlap",
     "cosine": "eigenvector |cosine|",
-    "alignment": "centred alignment",
+    "alignment": "centered alignment",
 }
 
 
@@ -37,7 +37,8 @@ class Turning:
     group: Group
     grid: int
     components: int = 3
-    method: int = 1  # raised when the same networks would be measured otherwise
+    estimator: str = "debiased"
+    method: int = 2  # raised when the same networks would be measured otherwise
     study: str = STUDY
 
 
