@@ -56,7 +56,7 @@ SECOND = (
     ),
     _exact(
         "tent maps of two or more layers without a pair of smaller VQ distance:",
-        Values.of("tents", "never strict", folded=True),
+        Values.of("tents", "never strict"),
         "The tent map is said to have pairs with a smaller VQ distance.",
         "layers",
     ),

@@ -194,8 +194,9 @@ class Results:
         wider = (rows["wider strict"] * rows["pairs"]).round() + rows["wider violations"]
         names = rows["kind"] + " " + rows["seed"].astype(str) + "." + rows["number"].astype(str)
         off = (tents["pieces"] - 2 ** tents["layers"]).abs()
-        folded = tents["layers"] > 1
-        extra = {"pieces off": off, "folded": folded, "never strict": (folded & ~(tents["strict"] > 0)).astype(int)}
+        # A single layer has two pieces, and no pair that could differ.
+        never = (tents["layers"] > 1) & ~(tents["strict"] > 0)
+        extra = {"pieces off": off, "never strict": never.astype(int)}
         return {
             "lemmas": rows.assign(network=names, differ=differ, **{"wider differ": wider}, protocol=True),
             "tents": tents.assign(**extra, protocol=True),

@@ -1,41 +1,44 @@
-"""Both lemmas over every pair of regions of random networks, the tent map, and verdicts that could go either way."""
+"""Both lemmas over every pair of regions of random networks, the tent map, and what a wider window changes."""
 
 from dataclasses import replace
 
 import numpy as np
-import pandas as pd
 import pytest
 import torch
 
 from metriscope.rng import stream
-from metriscope.studies.vq.lemmas import (
-    BOUNDS,
-    Lemmas,
-    Lot,
+from metriscope.studies.vq.lemmas.measure import (
     Steps,
     Tent,
     both_distances,
     compare,
-    judge_lemma1,
-    judge_lemma2,
+    compare_windows,
+    lot_rows,
     random_network,
     tent_rows,
+    wider_distances,
 )
+from metriscope.studies.vq.lemmas.plan import KINDS, Lot, TentMaps
 from metriscope.vq import capture, linear_regions
 
 NETWORKS = range(60)
+SHALLOW, DEEP = (Lot(kind, 0, seed=7) for kind in KINDS)
+
+
+def regions(lot, index):
+    return linear_regions(random_network(lot, index), bounds=lot.bounds)
 
 
 @pytest.mark.parametrize("index", NETWORKS)
 def test_behind_one_hidden_layer_both_distances_are_equal_for_every_pair(index):
-    vq, graph = both_distances(linear_regions(random_network(Lot("shallow", 0, seed=7), index), bounds=BOUNDS))
+    vq, graph = both_distances(regions(SHALLOW, index))
     assert len(vq) >= 1
     assert np.array_equal(vq, graph)
 
 
 @pytest.mark.parametrize("index", NETWORKS)
 def test_in_a_deep_network_the_vq_distance_is_never_the_larger(index):
-    vq, graph = both_distances(linear_regions(random_network(Lot("deep", 0, seed=7), index), bounds=BOUNDS))
+    vq, graph = both_distances(regions(DEEP, index))
     assert len(vq) >= 1
     assert (vq <= graph).all()
     # Crossing a unit's border once changes its sign, so there and back adds two.
@@ -43,11 +46,43 @@ def test_in_a_deep_network_the_vq_distance_is_never_the_larger(index):
 
 
 def test_deep_networks_are_strict_often_enough_to_tell_the_lemmas_apart():
-    found = [both_distances(linear_regions(random_network(Lot("deep", 1), i), bounds=BOUNDS)) for i in range(12)]
+    found = [both_distances(regions(Lot(KINDS[1], 1), i)) for i in range(12)]
     assert sum(bool((vq < graph).any()) for vq, graph in found) >= 6
 
 
-@pytest.mark.parametrize("row", list(tent_rows((1, 2, 3, 5, 8))), ids=lambda row: f"L={row['layers']}")
+@pytest.mark.parametrize("index", range(0, 60, 5))
+def test_a_wider_window_never_makes_a_way_longer_and_never_shorter_than_the_vq_distance(index):
+    partition = regions(DEEP, index)
+    wide = linear_regions(random_network(DEEP, index), bounds=((-8.0, 8.0), (-8.0, 8.0)))
+    vq, graph = both_distances(partition)
+    found = wider_distances(partition, wide)
+    assert (found <= graph).all()
+    assert (found >= vq).all()
+
+
+def test_the_same_window_changes_nothing():
+    partition = regions(DEEP, 3)
+    vq, graph = both_distances(partition)
+    found = compare_windows(vq, graph, wider_distances(partition, partition))
+    assert (found["shortened"], found["excess"]) == (0, 0)
+    assert found["wider strict"] == compare(vq, graph)["strict"]
+
+
+def test_windows_are_compared_pair_by_pair():
+    found = compare_windows(np.array([1, 2, 3, 4]), np.array([1, 4, 5, 4]), np.array([1, 2, 5, 3]))
+    assert (found["shortened"], found["excess"]) == (0.5, 0.75)
+    assert (found["wider strict"], found["wider violations"]) == (0.25, 1)
+
+
+def test_a_lot_has_one_row_for_each_network_with_its_shape():
+    rows = list(lot_rows(replace(DEEP, count=3)))
+    assert [(row["depth"], row["width"], row["activation"]) for row in rows] == [
+        (2, 4, "ReLU"), (2, 4, "Abs"), (3, 4, "ReLU"),
+    ]  # fmt: skip
+    assert all(row["wider"] == 4 and row["violations"] == 0 for row in rows)
+
+
+@pytest.mark.parametrize("row", list(tent_rows(TentMaps((1, 2, 3, 5, 8)))), ids=lambda row: f"L={row['layers']}")
 def test_the_tent_map_and_its_shallow_twin_are_what_theory_says(row):
     layers = row["layers"]
     assert (row["pieces"], row["pieces as printed"]) == (2**layers, layers + 1)
@@ -76,32 +111,3 @@ def test_comparing_counts_what_differs():
     found = compare(np.array([1, 2, 3, 4]), np.array([1, 4, 3, 3]))
     assert (found["pairs"], found["violations"], found["strict"]) == (4, 1, 0.25)
     assert (found["mean gap"], found["largest gap"], found["stretch"]) == (0.25, 2, 1.1)
-
-
-def lemmas(**changed):
-    rows = [
-        {"kind": kind, "depth": 1 + (kind == "deep"), "width": 4, "activation": "ReLU", "seed": s, "regions": 5}
-        | {"pairs": 10, "violations": 0, "strict": 0.2 * (kind == "deep"), "mean gap": 0.1, "stretch": 1.1}
-        for kind in ("shallow", "deep")
-        for s in range(2)
-    ]
-    return Lemmas(pd.DataFrame(rows), pd.DataFrame(list(tent_rows((1, 2)))), 0)
-
-
-def test_both_lemmas_are_supported_where_no_pair_is_against_them():
-    assert judge_lemma1(lemmas()).verdict == "supported"
-    assert judge_lemma2(lemmas()).verdict == "supported"
-
-
-def test_one_pair_against_a_lemma_contradicts_it():
-    wrong = lemmas()
-    wrong.networks.loc[0, "strict"] = 0.1
-    wrong.networks.loc[2, "violations"] = 1
-    assert judge_lemma1(wrong).verdict == "contradicted"
-    assert "1 of 20 pairs" in judge_lemma1(wrong).reason
-    assert judge_lemma2(wrong).verdict == "contradicted"
-
-
-def test_a_tent_map_that_is_never_strict_contradicts_the_second_lemma():
-    good = lemmas()
-    assert judge_lemma2(replace(good, tents=good.tents.assign(strict=0.0))).verdict == "contradicted"
