@@ -18,7 +18,7 @@ from metriscope.studies.vq.spheres.plan import Spheres
 __all__ = ["TIMES", "TITLE", "Options", "Plan", "plan"]
 
 TITLE = "VQ kernels"
-TIMES = {"quick": "two minutes on two cores", "paper": "five minutes on two cores"}
+TIMES = {"quick": "two minutes on two cores", "paper": "ten minutes on two cores, with full MNIST"}
 SEEDS = {"quick": 3, "paper": 10}
 # Data set, images for training and for testing.
 DIGITS = {"quick": ("mnist-5k", 4_000, 1_000), "paper": ("mnist", 8_000, 2_000)}
@@ -30,7 +30,7 @@ class Options:
 
     profile: Literal["quick", "paper"] = "quick"
     """How much to run: digits from the embedded mnist-5k, or 8,000 and 2,000 images of full MNIST as in the paper."""
-    seeds: Annotated[int | None, arg(help_behavior_hint="(default: quick: 3; paper: 10)")] = None
+    seeds: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: quick: 3; paper: 10)")] = None
     """Repetitions of every experiment, each with data and starts of its own; at least 3."""
     seed: int = 0
     """Root of all random streams."""

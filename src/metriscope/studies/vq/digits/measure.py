@@ -101,8 +101,10 @@ def simultaneous(curves: Float[np.ndarray, "s t"], band: Band, seed: int) -> Sim
     mean, error = curves.mean(0), curves.std(0, ddof=1) / np.sqrt(count)
     moving = (curves - mean)[:, error > 0]
     generator = np.random.default_rng(derive(seed, STUDY, "band"))
-    drawn = generator.standard_normal((band.draws, count, count)) @ moving
-    largest = (drawn.mean(1) / drawn.std(1, ddof=1)).max(1, initial=0) * np.sqrt(count)
+    largest = np.empty(band.draws)
+    for draw in range(band.draws):
+        some = generator.standard_normal((count, count)) @ moving
+        largest[draw] = (some.mean(0) / some.std(0, ddof=1)).max(initial=0) * np.sqrt(count)
     single = float(stats.t.ppf(band.level, count - 1))
     critical = max(single, float(np.quantile(largest, band.level)))
     return Simultaneous(mean, error, critical, critical / single)
