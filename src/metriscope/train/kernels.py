@@ -20,6 +20,8 @@ __all__ = ["FAST", "Kernels", "chosen", "plain", "vectors"]
 # Sums may be reordered into vector lanes and products fused; NaN and infinity keep their meaning.
 FAST = {"contract", "reassoc", "nsz", "arcp"}
 _SWITCH = "METRISCOPE_PLAIN_KERNELS"
+# More columns than any row has.
+_ALL = 1 << 30
 
 _compiled = njit(nogil=True, fastmath=FAST, error_model="numpy", boundscheck=False)
 
@@ -46,28 +48,30 @@ class Kernels(NamedTuple):
     attract: Any
 
 
+# Plain loops take on whole rows from column 0, whose length the compiler then knows to be no less than zero: with any
+# other first column it would look out for negative numbers of columns, and find no vector code.
+
+
 @_compiled
 def _accumulate(out: Any, dense: Any, side: Any, span: Any) -> None:
     rows, index, values = side
-    group, start, stop, column = span
+    group, start, stop, _ = span
     for g in range(GROUP):
-        row = rows[GROUP * group + g]
+        own = out[rows[GROUP * group + g]]
         for n in range(start, stop):
-            for k in range(column, column + PADDING):
-                out[row, k] += values[n, g] * dense[index[n], k]
+            weight, other = values[n, g], dense[index[n]]
+            for k in range(own.shape[0]):
+                own[k] += weight * other[k]
 
 
 @_compiled
 def _attract(points: Any, prototypes: Any, results: Any, span: Any) -> None:
     mu, weight, share = prototypes
     pull, of_mu, of_alpha = results
-    units, column = span
-    for g in range(GROUP):
-        for k in range(column, column + PADDING):
-            pull[g, k] = np.float32(0)
-    for c in range(units):
+    pull[:] = np.float32(0)
+    for c in range(span[0]):
         for g in range(GROUP):
-            for k in range(column, column + PADDING):
+            for k in range(points.shape[1]):
                 difference = points[g, k] - mu[c, k]
                 t = share[c, g] * difference
                 of_mu[c, k] += t
@@ -76,12 +80,8 @@ def _attract(points: Any, prototypes: Any, results: Any, span: Any) -> None:
 
 
 def plain() -> Kernels:
-    """Return loops that numba compiles by itself, on any processor.
-
-    >>> plain().width
-    32
-    """
-    return Kernels("plain", PADDING, PADDING, _accumulate, _attract)
+    """Return loops that numba compiles by itself, on any processor."""
+    return Kernels("plain", _ALL, _ALL, _accumulate, _attract)
 
 
 def vectors(lanes: int | None = None, count: int | None = None) -> Kernels:
