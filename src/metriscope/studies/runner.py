@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from metriscope.runs.disk import temporary, write
 from metriscope.runs.errors import reason
 from metriscope.studies import STUDIES, study
 
@@ -48,8 +49,8 @@ def _check_writable(out: Path) -> None:
     # Found out now, not after an hour of training.
     try:
         out.mkdir(parents=True, exist_ok=True)
-        probe = out / ".writable"
-        probe.write_bytes(b"")
-        probe.unlink()
+        # A name of its own: two processes that share the folder must not remove each other's probe.
+        with temporary(out) as probe:
+            write(probe, b"")
     except OSError as error:
         raise ValueError(f"cannot write to --out {out}: {reason(error)}") from None
