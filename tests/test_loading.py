@@ -202,7 +202,7 @@ def test_saved_patterns_that_cannot_be_compared_are_one_sentence(saved, words, s
 
 def test_a_folder_that_is_not_there_is_not_taken_for_a_network(place, capsys):
     assert main(["compare", "gone", "nets.py:net"]) == 2
-    assert "'gone' names neither a folder of saved patterns nor" in capsys.readouterr().err
+    assert "'gone' does not name a network or a folder of saved patterns" in capsys.readouterr().err
 
 
 def damaged(place):

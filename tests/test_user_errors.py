@@ -5,6 +5,8 @@ import sys
 
 import numpy as np
 import pytest
+import torch
+from safetensors.torch import save_file
 
 from metriscope import cli
 from metriscope.cli import main
@@ -50,6 +52,10 @@ def plain():
 
 def infinite():
     return nn.Sequential(nn.Linear(3, 4), Loud(), nn.ReLU())
+
+class Reader(Picky):
+    def load_state_dict(self, state):
+        return state["missing"]
 
 class Loud(nn.Module):
     def forward(self, x):
@@ -135,6 +141,13 @@ def test_an_error_in_the_forward_pass_names_its_line_or_its_layer(factory, sente
 def test_an_error_while_a_module_is_imported_names_its_line(module, sentence, place, capsys):
     for named in (f"{module}.py", module):
         assert told([f"{named}:net"], capsys).startswith(f"{named} {sentence}")
+
+
+def test_an_error_of_their_own_loading_of_weights_names_its_line(place, capsys):
+    save_file({"w": torch.zeros(1)}, "w.safetensors")
+    error = told(["theirs.py:Reader", "--weights", "w.safetensors"], capsys)
+    line = line_of('state["missing"]')
+    assert error == f"loading w.safetensors into the network raised KeyError at theirs.py:{line}: 'missing'{HINT}"
 
 
 def test_what_capture_itself_refuses_stays_a_sentence_of_ours(place, capsys):

@@ -80,8 +80,8 @@ def network_name(named: str) -> NetworkName:
     names = [NetworkName(place, m["factory"], Path(m["weights"]) if m["weights"] else None) for place, m in found]
     if not names:
         raise ValueError(
-            f"{named!r} does not name a network: write package.module:factory or path/to/file.py:factory, "
-            "and behind it @weights.safetensors if it has weights"
+            f"{named!r} does not name a network or a folder of saved patterns: write package.module:factory or "
+            "path/to/file.py:factory, and behind it @weights.safetensors if it has weights"
         )
     return next((name for name in names if name.is_there), names[0])
 
@@ -196,11 +196,14 @@ def _load_weights(model: nn.Module, path: Path) -> None:
         state = load_file(path)
     except (SafetensorError, OSError) as error:
         raise ValueError(f"{path} is not a whole safetensors file: {error}") from None
-    try:
-        model.load_state_dict(state)
-    except RuntimeError as error:
-        first = str(error).splitlines()[-1].strip()
-        raise ValueError(f"the weights in {path} do not fit the network: {first}") from error
+    misfit = ""
+    with _users_code(f"loading {path} into the network"):
+        try:
+            model.load_state_dict(state)
+        except RuntimeError as error:
+            misfit = str(error).splitlines()[-1].strip()
+    if misfit:
+        raise ValueError(f"the weights in {path} do not fit the network: {misfit}")
 
 
 def patterns_of(
@@ -212,10 +215,6 @@ def patterns_of(
     """
     if Path(named).is_dir():
         return _saved_patterns(Path(named), data)
-    if ":" not in named and data is None:
-        raise ValueError(
-            f"{named!r} names neither a folder of saved patterns nor, as package.module:factory, a network"
-        )
     name = network_name(named)
     if data is None:
         raise ValueError(f"{named} is a network: its patterns need --data")
