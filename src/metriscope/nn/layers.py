@@ -17,7 +17,7 @@ from metriscope.functional import OffsetForm, norm, offset_l2, whitening_factor
 from metriscope.functional.distances import require_form
 from metriscope.nn.activations import activation_row
 from metriscope.nn.drawing import draw_, empty_linear
-from metriscope.validation import check_shape, covariance, integer, one_of, real_tensor, require_tensors
+from metriscope.validation import check_shape, covariance, integer, real_tensor, require_tensors
 
 __all__ = ["Mahalanobis", "Neg", "OffsetL2"]
 
