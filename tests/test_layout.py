@@ -15,7 +15,7 @@ import metriscope
 
 PACKAGE = Path(metriscope.__file__).parent
 MODULES = {path.relative_to(PACKAGE).as_posix(): path for path in sorted(PACKAGE.rglob("*.py"))}
-ORDER = ("rng", "functional", "data", "nn", "train", "runs", "probes", "vq", "report", "studies", "cli")
+ORDER = ("validation", "rng", "functional", "data", "nn", "train", "runs", "probes", "vq", "report", "studies", "cli")
 # The package's own module opens the door to all the others: whoever imports through it may load anything.
 TOP = ORDER.index("cli")
 LEVELS = {name: level for level, name in enumerate(ORDER)}
@@ -236,6 +236,19 @@ def test_every_public_name_is_there_and_listed():
     assert all(getattr(metriscope, name) is not None for name in metriscope.__all__)
     assert set(metriscope.__all__) <= set(dir(metriscope))
     assert len(set(metriscope.__all__)) == len(metriscope.__all__)
+
+
+REACHABLE = """
+import metriscope
+for name in ("rng", "functional", "data", "nn", "probes", "vq", "sklearn"):
+    answer[name] = [name in dir(metriscope), getattr(metriscope, name).__name__]
+"""
+
+
+def test_modules_are_reachable_after_importing_the_package_alone():
+    answer = run_alone(REACHABLE)
+    assert len(answer) == 7
+    assert all(found == [True, f"metriscope.{name}"] for name, found in answer.items())
 
 
 def test_a_name_that_is_not_there_is_refused():
