@@ -79,7 +79,8 @@ def test_a_lot_has_one_row_for_each_network_with_its_shape():
     assert [(row["depth"], row["width"], row["activation"]) for row in rows] == [
         (2, 4, "ReLU"), (2, 4, "Abs"), (3, 4, "ReLU"),
     ]  # fmt: skip
-    assert all(row["wider"] == 4 and row["violations"] == 0 for row in rows)
+    assert all(row["wider"] == 4 and row["violations"] == row["wider violations"] == 0 for row in rows)
+    assert "wider" not in next(iter(lot_rows(replace(SHALLOW, count=1, wider=0.0))))
 
 
 @pytest.mark.parametrize("row", list(tent_rows(TentMaps((1, 2, 3, 5, 8)))), ids=lambda row: f"L={row['layers']}")

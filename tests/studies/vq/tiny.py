@@ -24,6 +24,7 @@ def tiny(seeds: int = 3) -> Plan:
         recipe=Recipe(epochs=2, loss="cross-entropy", batch=64, kept=(1,)),
         images=replace(whole.digits.images, train=160, test=40),
         permutations=19,
+        further=9,
         band=Band(draws=199),
     )
     return replace(

@@ -57,7 +57,7 @@ class Beyond:
     def abs_digits(self) -> Digits:
         """Figures 3 and 4 with Abs; chance is asked for where the claim is judged, and is the same for other units."""
         plain = replace(self.digits, activation="abs", recipe=self.plain_digits, roles=("first",))
-        return replace(plain, pairs=PAIRS, permutations=0)
+        return replace(plain, pairs=PAIRS, permutations=0, further=0)
 
     def deep(self, depth: int) -> Moons:
         """Return figure 1 with networks that have ``depth`` hidden layers and the budget's parameters."""

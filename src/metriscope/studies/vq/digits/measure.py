@@ -129,12 +129,13 @@ def _rows(networks: Mapping[int, Networks], spec: Comparing) -> Iterator[dict[st
     found = {label: _patterns(networks, spec.number, label) for label in labels}
     for pair in spec.pairs:
         p, q = (found[label] for label in pair)
-        whole = alignment(p, q, spec.estimator, spec.permutations, seed=spec.number)
+        permutations = spec.permutations if pair in spec.judged else spec.further
+        whole = alignment(p, q, spec.estimator, permutations, seed=spec.number)
         here = {"seed": spec.number, "pair": name_of(pair)}
         null = {
-            "null": float(whole.null.mean()) if spec.permutations else np.nan,
+            "null": float(whole.null.mean()) if permutations else np.nan,
             "p_value": float(np.asarray(whole.p_value)),
-            "chance": float(np.quantile(whole.null, spec.quantile)) if spec.permutations else np.nan,
+            "chance": float(np.quantile(whole.null, spec.quantile)) if permutations else np.nan,
             "biased": float(np.asarray(alignment(p, q, "biased").value)),
         }
         yield {**here, "form": "alignment", "sigma2": np.nan, "value": float(np.asarray(whole.value)), **null}

@@ -23,8 +23,9 @@ def sections(results: Results) -> tuple[Section, ...]:
 def _aligned(results: Results) -> Table:
     note = (
         "Centered alignment on the test images, debiased and biased; null: mean of "
-        f"{results.part.permutations} debiased values with the images shuffled; p: the largest permutation p-value of "
-        "any seed. A prime marks another start on the same images."
+        f"{results.part.permutations} debiased values with the images shuffled, {results.part.further} for pairs that "
+        "no claim is about; p: the largest permutation p-value of any seed. A prime marks another start on the same "
+        "images."
     )
     rows = results.aligned.assign(pair=pd.Categorical(results.aligned["pair"], [name_of(p) for p in (*PAIRS, *TWINS)]))
     rows = rows.sort_values(["pair", "seed"]).astype({"pair": str})

@@ -65,7 +65,8 @@ SCALES = (Scales("distance", 0.1, 1e4, 51), Scales("squared", 0.1, 1e6, 71))
 class Comparing:
     """Every pair of one seed's networks compared on the test images: alignment with its null, cosines at all scales.
 
-    Of the null the mean and a ``quantile`` are kept.
+    The pairs that are ``judged`` have so many permutations, the others ``further`` ones. Of the null the mean and a
+    ``quantile`` are kept.
     """
 
     groups: tuple[Group, ...]
@@ -73,6 +74,8 @@ class Comparing:
     pairs: tuple[Pair, ...] = (*PAIRS, *TWINS)
     scales: tuple[Scales, ...] = SCALES
     permutations: int = 999
+    further: int = 99
+    judged: tuple[Pair, ...] = (TRAINED, INITIAL)
     quantile: float = 0.95
     estimator: str = "debiased"
     method: int = 2  # raised when the same networks would be measured otherwise
@@ -106,6 +109,7 @@ class Digits:
     pairs: tuple[Pair, ...] = (*PAIRS, *TWINS)
     scales: tuple[Scales, ...] = SCALES
     permutations: int = 999
+    further: int = 99
     band: Band = Band()
 
     @property
@@ -129,5 +133,5 @@ class Digits:
 
     def comparisons(self) -> tuple[Comparing, ...]:
         """Return the measurements, one specification per seed."""
-        how = (self.pairs, self.scales, self.permutations)
+        how = (self.pairs, self.scales, self.permutations, self.further)
         return tuple(Comparing(groups, number, *how) for groups in self.together() for number in groups[0].seeds)

@@ -28,12 +28,6 @@ FIRST = (
         "One pair that differs breaks the lemma.",
         "network",
     ),
-    _exact(
-        "the same on a wider window:",
-        Values.of("lemmas", "wider differ", kind="shallow"),
-        "The lemma is about the whole plane, to which a wider window comes nearer.",
-        "network",
-    ),
 )
 SECOND = (
     _exact(

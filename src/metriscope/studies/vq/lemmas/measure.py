@@ -137,13 +137,14 @@ def lot_rows(lot: Lot) -> Iterator[dict[str, object]]:
         shape = random_shape(lot, index)
         model = random_network(lot, index)
         partition = linear_regions(model, bounds=lot.bounds)
-        (x0, x1), (y0, y1) = np.multiply(lot.bounds, lot.wider).tolist()
-        wide = linear_regions(model, bounds=((x0, x1), (y0, y1)))
         name = ACTIVATIONS[shape.activation].title
         what = {"kind": lot.networks.name, "depth": shape.depth, "width": shape.width, "activation": name}
         vq, graph = both_distances(partition)
-        windows = compare_windows(vq, graph, wider_distances(partition, wide))
-        found = {"regions": len(partition), **compare(vq, graph), "wider": lot.wider, **windows}
+        found = {"regions": len(partition), **compare(vq, graph)}
+        if lot.wider:
+            (x0, x1), (y0, y1) = np.multiply(lot.bounds, lot.wider).tolist()
+            wide = wider_distances(partition, linear_regions(model, bounds=((x0, x1), (y0, y1))))
+            found |= {"wider": lot.wider, **compare_windows(vq, graph, wide)}
         yield {**what, "seed": lot.number, "number": index, **found}
 
 
@@ -192,14 +193,13 @@ class Results:
         """Random networks and tent maps, with what a lemma would have to be zero in whole numbers."""
         rows, tents = self.networks, self.tents
         differ = (rows["strict"] * rows["pairs"]).round() + rows["violations"]
-        wider = (rows["wider strict"] * rows["pairs"]).round() + rows["wider violations"]
         names = rows["kind"] + " " + rows["seed"].astype(str) + "." + rows["number"].astype(str)
         off = (tents["pieces"] - 2 ** tents["layers"]).abs()
         # A single layer has two pieces, and no pair that could differ.
         never = (tents["layers"] > 1) & ~(tents["strict"] > 0)
         extra = {"pieces off": off, "never strict": never.astype(int)}
         return {
-            "lemmas": rows.assign(network=names, differ=differ, **{"wider differ": wider}, protocol=True),
+            "lemmas": rows.assign(network=names, differ=differ, protocol=True),
             "tents": tents.assign(**extra, protocol=True),
         }
 

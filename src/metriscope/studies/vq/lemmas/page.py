@@ -26,7 +26,7 @@ def sections(results: Results) -> tuple[Section, ...]:
     rows = results.networks.rename(columns={"depth": "hidden layers"})
     note = (
         "Differences are region-graph distance minus VQ distance, over every pair of regions of a network. The last "
-        f"column is by how much graph distances are longer than on a window {rows['wider'].iloc[0]:g} times as wide."
+        f"column is by how much graph distances are longer than on a window {rows['wider'].max():g} times as wide."
     )
     table = summary_table(
         "vq-lemmas", "Both distances in random networks", rows, ("hidden layers", "activation"), MEASURES, note

@@ -23,13 +23,16 @@ class Kind:
 
 KINDS = (Kind("shallow", (1,), (4, 8, 12, 16, 20)), Kind("deep", (2, 3, 4, 5), (4, 6, 8, 10)))
 
+# Behind one hidden layer the straight way is a shortest one, and no convex window cuts it off.
+WIDER = {"shallow": 0.0, "deep": 4.0}
+
 
 @dataclass(frozen=True)
 class Lot:
     """Random networks of one kind, compared region by region: what is computed and stored at once.
 
     A window cuts off ways that lead outside it, so that distances in the graph of regions may be longer than on the
-    whole plane. How much is told by a second window, ``wider`` times as wide.
+    whole plane. How much is told by a second window, ``wider`` times as wide; 0: none is looked at.
     """
 
     networks: Kind
@@ -64,4 +67,8 @@ class Lemmas:
 
     def lots(self) -> tuple[Lot, ...]:
         """Return the measurements, one specification per seed and kind."""
-        return tuple(Lot(kind, n, self.count, seed=self.seed) for n in range(self.seeds) for kind in KINDS)
+        return tuple(
+            Lot(kind, n, self.count, wider=WIDER[kind.name], seed=self.seed)
+            for n in range(self.seeds)
+            for kind in KINDS
+        )
