@@ -71,7 +71,7 @@ def _collapse() -> tuple[Criterion, ...]:
 def _fold() -> tuple[Criterion, ...]:
     return (
         _difference("C14", "abs2", "abs", Within(1.0), POINT),
-        _difference("C14", "abs2", "abs2-neg", Above(1.0), POINT),
+        _difference("C14", "abs2-neg", "abs2", Below(-1.0), POINT),
         # The jackknife leaves one run out and needs a deviation of the rest.
         _spread("C14", "abs2-neg", "abs2", Above(math.log(3)), THREEFOLD, fewest=5),
     )
@@ -80,9 +80,9 @@ def _fold() -> tuple[Criterion, ...]:
 def _distance() -> tuple[Criterion, ...]:
     ahead = [_difference("C16", a, b, Above(0.0), AHEAD) for a in DISTANCES for b in BASELINES]
     steady = [_spread("C16", name, name.split("-")[0], Below(math.log(1.5)), FACTOR, fewest=10) for name in DISTANCES]
-    pairs = [(name, f"{name}-neg") for name in DISTANCES if not name.endswith("-neg")]
+    pairs = [(f"{name}-neg", name) for name in DISTANCES if not name.endswith("-neg")]
     closed = [_difference("C16", a, b, Within(0.3), THIRD, fewest=10) for a, b in pairs]
-    return (*ahead, *steady, *closed)
+    return (*closed, *ahead, *steady)
 
 
 def _harm() -> tuple[Criterion, ...]:

@@ -16,6 +16,7 @@ from jaxtyping import Float, Float32, Int64
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
+from metriscope.data.registry import row
 from metriscope.nn import architectures
 from metriscope.runs import Driver, Finished, Result, Run, once
 from metriscope.studies.records import Record
@@ -48,12 +49,13 @@ Points = tuple[Float32[Tensor, "n d"], Int64[Tensor, " n"]]
 class Results:
     """Tidy tables by name, and what the figures show besides; one without rows stands for what was not measured.
 
-    ``settings``: the nearest to the paper's protocol first.
+    ``settings``: the nearest to the paper's protocol first. ``test_sizes``: the number of test images by data set.
     """
 
     tables: Mapping[str, pd.DataFrame]
     settings: tuple[Setting, ...] = ()
     deviations: tuple[str, ...] = ()
+    test_sizes: Mapping[str, int] = field(default_factory=dict)
     comparing: Comparing = field(default_factory=Comparing)
     shapes: tuple[accuracy.Shape, ...] = ()
     units: tuple[hyperplanes.Unit, ...] = ()
@@ -141,7 +143,9 @@ def gathered(
         "crossed": pd.DataFrame(columns=["network"]),
         **prototypes.gather(layers),
     }
-    return {"tables": tables, "settings": settings, "comparing": asked, "shapes": accuracy.shapes(rows, asked)}
+    sizes = {setting.data: row(setting.data).test for setting in settings}
+    common = {"settings": settings, "test_sizes": sizes, "comparing": asked}
+    return {"tables": tables, "shapes": accuracy.shapes(rows, asked), **common}
 
 
 @dataclass(frozen=True, eq=False)
@@ -184,8 +188,8 @@ class Inspection:
             found += [run for run in runs if run.job.setting == runs[0].job.setting]
         return found
 
-    def _view(self, job: Training, most: int | None = None) -> Points:
-        """Return the training images of a form of pixels, all or so many of them, evenly spaced."""
+    def view(self, job: Training, most: int | None) -> Points:
+        """Return the training images of a form of pixels: all, or at most so many of them, evenly spaced."""
         if job.pixels not in self.views:
             train, _ = images(job)
             self.views[job.pixels] = torch.from_numpy(train.x), torch.from_numpy(train.y)
@@ -201,7 +205,7 @@ class Inspection:
         models = {run.job: run for run in self.runs}
 
         def work(spec: Perturbing | Prototypes) -> Result:
-            return compute(spec, models[spec.training].model, *self._view(spec.training, spec.sample))
+            return compute(spec, models[spec.training].model, *self.view(spec.training, spec.sample))
 
         return self.driver.perform(specs, once(work), f"{NAME}: {label}")
 
@@ -214,13 +218,13 @@ class Inspection:
 
     def _planes(self, asked: Inside) -> pd.DataFrame:
         order = [name for name in architectures() if name in MODELS]
-        parts = [hyperplanes.hyperplanes(r, *self._view(r.job, asked.sample), asked) for r in self._nearest(order)]
+        parts = [hyperplanes.hyperplanes(r, *self.view(r.job, asked.sample), asked) for r in self._nearest(order)]
         kept = [part for part in parts if len(part)]
         return pd.concat(kept, ignore_index=True) if kept else pd.DataFrame()
 
     def _units(self, asked: Inside) -> tuple[hyperplanes.Unit, ...]:
         firsts = [runs[0] for name in asked.units if (runs := self._nearest((name,)))]
-        return tuple(u for r in firsts for u in hyperplanes.units_shown(r, *self._view(r.job, asked.sample), asked))
+        return tuple(u for r in firsts for u in hyperplanes.units_shown(r, *self.view(r.job, asked.sample), asked))
 
 
 def _alphas(

@@ -133,11 +133,14 @@ class Training:
 
 @dataclass(frozen=True)
 class Perturbing:
-    """The accuracy of a trained network at every level of every kind of perturbation of its first layer."""
+    """The accuracy of a trained network at every level of every kind of perturbation of its first layer.
+
+    Ranges and accuracies are taken over all training images, or over a ``sample`` of so many.
+    """
 
     training: Training
     levels: tuple[tuple[str, tuple[float, ...]], ...]
-    sample: int = 2_000
+    sample: int | None = None
     version: int = 1
     study: str = NAME
 
@@ -292,7 +295,7 @@ class Options:
 def plan(options: Options) -> Plan:
     """Return the plan of a profile, scaled by whatever else is given.
 
-    >>> plan(Options("paper", models=("abs", "relu"), seeds=2)).jobs()[2].number
+    >>> plan(Options(models=("abs", "relu-l2"), seeds=2)).jobs()[2].number
     1
     """
     if options.profile not in PROFILES:
@@ -303,8 +306,14 @@ def plan(options: Options) -> Plan:
     _check(given, row)
     chosen = replace(row, parts=_parts(row.parts, options), seed=options.seed, **given)
 
-    from metriscope.data import digest  # reads nothing, but brings numpy along, which a bad request need not wait for
+    # They read nothing, but bring numpy along, which a bad request need not wait for.
+    from metriscope.data import available, digest
 
+    if not available(row.data):
+        raise ValueError(
+            f"the {row.profile} profile needs full MNIST: `metriscope data fetch {row.data}` downloads it, or "
+            "--data-dir names a folder that holds it; the quick profile needs no download"
+        )
     return replace(chosen, sha256=digest(row.data))
 
 

@@ -36,10 +36,7 @@ def images(job: Training) -> tuple[data.Labelled, data.Labelled]:
     Fewer than all training images are drawn at random, the same for every network; test images are normalised by
     those that are used.
     """
-    try:
-        found = data.load(job.data)
-    except data.DataError as error:
-        raise data.DataError(f"{error}; --data-dir names a folder that has {job.data}") from error
+    found = data.load(job.data)
     rows = torch.randperm(len(found.train), generator=stream(job.seed, job.study, "images")).numpy()
     train = found.train[np.sort(rows[: job.train_size])]
     form = cast(Literal["raw", "unit", "normalized"], job.pixels)

@@ -79,7 +79,7 @@ def curves(results: Results, setting: Setting, name: str) -> Figure:
             ax.set_ylim(low, high)
     caption = (
         f"{setting}. Median over seeds, the band of the middle 80 %, extremes as thin lines; logarithmic axes. An "
-        "error of none is drawn at one image."
+        "error of none is drawn at one image of its part."
     )
     return Figure(name, "Learning curves", to_svg(drawing, name), caption)
 
@@ -90,4 +90,5 @@ def shown_curve(results: Results, setting: Setting, network: str, shown: str) ->
     if what == "loss":
         return results.curve(setting, network, shown)
     epochs, values = results.curve(setting, network, f"{part}_accuracy")
-    return epochs, np.maximum(1 - values, 1 / setting.train_size)
+    count = setting.train_size if part == "train" else results.test_sizes[setting.data]
+    return epochs, np.maximum(1 - values, 1 / count)

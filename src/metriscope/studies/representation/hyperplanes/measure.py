@@ -56,7 +56,12 @@ def units_shown(run: Trained, x: Tensor, y: Tensor, asked: Inside) -> tuple[Unit
     found = []
     for digit, unit in zip(asked.digits, units, strict=False):
         places, densities = _densities(z[:, unit], labels, asked.grid)
-        where: dict[str, str | int] = {"network": run.job.model, "seed": run.job.number, "unit": unit, "chosen for": digit}
+        where: dict[str, str | int] = {
+            "network": run.job.model,
+            "seed": run.job.number,
+            "unit": unit,
+            "chosen for": digit,
+        }
         table = _statistics(z[:, unit], labels)
         for i, (name, value) in enumerate(where.items()):
             table.insert(i, name, value)
