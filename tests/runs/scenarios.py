@@ -207,7 +207,7 @@ def full_disk(root):
     _, step = store.checkpoint({"seed": 7}).load(9, {"w": torch.ones(10)})
     after = [str(problem) for problem in store.verify()]
     (root / "filling").unlink()
-    return {"sentences": sentences, "same": same, "problems": problems + after, "epoch": meta["epoch"]}
+    return {"sentences": sentences, "same": same, "problems": problems + after, "epoch": step}
 
 
 def fill(path):
