@@ -9,6 +9,7 @@ from metriscope.nn import architectures
 from metriscope.report import Page, Prose, render
 from metriscope.report.markdown import markdown, verdicts_text
 from metriscope.studies.judging import judge
+from metriscope.studies.representation.accuracy.page import shortened
 from metriscope.studies.representation.judge import STATEMENTS
 from metriscope.studies.representation.measure import Results
 from metriscope.studies.representation.page import sections
@@ -78,14 +79,17 @@ def test_any_subset_of_runs_renders(name, tmp_path):
     assert len(markdown("A title", "", sections_of(results))) > 1_000
 
 
-def test_only_raw_pixels_are_labelled_the_papers_protocol(tmp_path):
-    page = page_of(recorded(SUBSETS["the paper's size, two forms of pixels"]))
-    notes = {table.title: table.note for table in page.tables if table.name.startswith("accuracies")}
-    protocol = {title: "The paper's protocol." in note for title, note in notes.items()}
-    assert protocol == {
-        "Test accuracy: 5,000 epochs, raw pixels, 60,000 images of mnist": True,
-        "Test accuracy: 5,000 epochs, normalised pixels, 60,000 images of mnist": False,
-    }
+@pytest.mark.parametrize(
+    ("seeds", "pixels", "words"),
+    [
+        (20, "raw", "The paper's protocol."),
+        (1, "raw", "Not the paper's protocol: 1 of 20 runs of each network."),
+        (20, "normalized", "Not the paper's protocol (5,000 epochs on the raw pixels of 60,000 images)."),
+    ],
+)
+def test_only_twenty_runs_on_raw_pixels_are_labelled_the_papers_protocol(seeds, pixels, words):
+    results = recorded(runs({"relu": [0.95] * seeds}, paper=True, pixels=(pixels,), model=False))
+    assert words in shortened(results, results.settings[0])
 
 
 def test_what_cannot_be_measured_is_said():

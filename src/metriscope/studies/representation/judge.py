@@ -91,7 +91,7 @@ def _harm() -> tuple[Criterion, ...]:
         for kinds, region, why in ((HARMLESS, Within(1.0), LEVELS), (HARMFUL, Below(-1.0), HARM)):
             for kind, level, words in kinds:
                 values = Values.of("perturbed", "change", network=network, kind=kind, level=level)
-                text = f"change of training accuracy, points, pre-activations {words}"
+                text = f"points of training accuracy, pre-activations {words}"
                 found.append(Criterion(text, values, region, why, level=title(network)))
     return tuple(found)
 

@@ -10,7 +10,7 @@ from metriscope.report import Block, Details, Prose, Section, Table, interval
 from metriscope.report.numbers import MISSING
 from metriscope.studies.representation.accuracy import figures
 from metriscope.studies.representation.measure import Results
-from metriscope.studies.representation.plan import Setting, title
+from metriscope.studies.representation.plan import PAPER, Setting, title
 
 __all__ = ["accuracies", "blocks", "pairs", "printed_tests", "shortened", "tests"]
 
@@ -21,9 +21,15 @@ LABELS = {"theirs": "mean ± sd", "difference": "Δ", "where": "where"}
 PRINTED = {"published in tables": ("table 2", "table 3", "table 5"), "published in text": ("section 6", "notes")}
 
 
-def shortened(setting: Setting) -> str:
-    """Return the sentence every table carries: the setting, and what it lacks."""
-    return f"{setting}. " + (f"**{setting.shortfall}**" if setting.shortfall else "The paper's protocol.")
+def shortened(results: Results, setting: Setting) -> str:
+    """Return the sentence every table carries: the setting, and what it lacks; too few runs are lacking too."""
+    if setting.shortfall:
+        return f"{setting}. **{setting.shortfall}**"
+    counts, asked = sorted({len(results.accuracy(setting, n)) for n in results.networks(setting)}), PAPER.seeds
+    if counts[0] >= asked:
+        return f"{setting}. The paper's protocol."
+    runs = f"{counts[0]} to {counts[-1]}" if len(counts) > 1 else f"{counts[0]}"
+    return f"{setting}. **Not the paper's protocol: {runs} of {asked} runs of each network.**"
 
 
 def blocks(results: Results) -> tuple[Block, ...]:
@@ -61,8 +67,8 @@ def accuracies(results: Results, setting: Setting, name: str) -> Table:
     formats = dict.fromkeys(("mean", "sd", "min", "max"), ".2f")
     formats |= {c: "+.2f" for c in frame.columns if c.endswith("difference")}
     note = (
-        f"{shortened(setting)} Per cent of test images. Interval: 95 % t interval of the mean. Δ: ours less the "
-        "printed mean. Where: the tables that print it. In text: §6, and the author's notes for ReLU and Abs. Tables "
+        f"{shortened(results, setting)} Per cent of test images. Interval: 95 % t interval of the mean. Δ: ours less "
+        "the printed mean. Where: the tables that print it. In text: §6, and the author's notes for ReLU and Abs. Tables "
         "2 and 3, §6 and the notes are captioned 5,000 epochs, table 5 50,000; 20 runs each."
     )
     return Table(name, f"Test accuracy: {setting}", frame, note, formats, groups, labels)
@@ -116,8 +122,8 @@ def pairs(results: Results, setting: Setting, name: str, whole: bool = False) ->
         frame[column] = rows[column].astype(float)
     labels = {c: c.split(" ")[1].replace("holm", "p (Holm)") for columns in groups.values() for c in columns}
     note = (
-        f"{shortened(setting)} Points of test accuracy. The interval goes with Welch's test, d with the pooled "
-        "deviation. Paired: networks of one seed start from the same first layer. Holm's correction is over the pairs "
+        f"{shortened(results, setting)} Points of test accuracy. The interval goes with Welch's test, d with the "
+        "pooled deviation. Paired: networks of one seed start from the same first layer. Holm's correction is over the pairs "
         "of this table."
     )
     kind = "Tests, every number" if whole else "Tests"
