@@ -67,9 +67,9 @@ def accuracies(results: Results, setting: Setting, name: str) -> Table:
     formats = dict.fromkeys(("mean", "sd", "min", "max"), ".2f")
     formats |= {c: "+.2f" for c in frame.columns if c.endswith("difference")}
     note = (
-        f"{shortened(results, setting)} Per cent of test images. Interval: 95 % t interval of the mean. Δ: ours less "
-        "the printed mean. Where: the tables that print it. In text: §6, and the author's notes for ReLU and Abs. Tables "
-        "2 and 3, §6 and the notes are captioned 5,000 epochs, table 5 50,000; 20 runs each."
+        f"{shortened(results, setting)} Per cent of test images. Interval: 95 % t interval of the mean. Δ: ours "
+        "less the printed mean. Where: the tables that print it. In text: §6, and the author's notes for ReLU and "
+        "Abs. Tables 2 and 3, §6 and the notes are captioned 5,000 epochs, table 5 50,000; 20 runs each."
     )
     return Table(name, f"Test accuracy: {setting}", frame, note, formats, groups, labels)
 
@@ -123,8 +123,8 @@ def pairs(results: Results, setting: Setting, name: str, whole: bool = False) ->
     labels = {c: c.split(" ")[1].replace("holm", "p (Holm)") for columns in groups.values() for c in columns}
     note = (
         f"{shortened(results, setting)} Points of test accuracy. The interval goes with Welch's test, d with the "
-        "pooled deviation. Paired: networks of one seed start from the same first layer. Holm's correction is over the pairs "
-        "of this table."
+        "pooled deviation. Paired: networks of one seed start from the same first layer. Holm's correction is "
+        "over the pairs of this table."
     )
     kind = "Tests, every number" if whole else "Tests"
     return Table(name, f"{kind}: {setting}", frame, note, {"difference": "+.2f"}, groups, labels)

@@ -55,9 +55,9 @@ def dead(results: Results, setting: Setting, name: str, whole: bool = False) -> 
     listed = " Training images; layers not listed never had a unit under 5 %. Printed: §6 first, then notes."
     note = (
         f"{shortened(results, setting)} Per cent of the layer's units at the last epoch that are active "
-        "(|activation| > 10⁻⁶) never, for under 1 % and for under 5 % of the images: mean [95 % t interval]. “Half dead "
-        "at”: the recorded epoch by which, in the median seed, half of the units that end as never active had become so."
-        + ("" if whole else listed)
+        "(|activation| > 10⁻⁶) never, for under 1 % and for under 5 % of the images: mean [95 % t interval]. "
+        "“Half dead at”: the recorded epoch by which, in the median seed, half of the units that end as never "
+        "active had become so." + ("" if whole else listed)
     )
     kind = "Inactive units, every layer" if whole else "Inactive units"
     return Table(name, f"{kind}: {setting}", frame, note, {"half dead at": ",.0f"}, groups, labels)
