@@ -39,21 +39,16 @@ class Balanced(HTMLParser):
         self.depth -= tag in ("section", "table", "svg", "details")
 
 
-def sections_of(results):
-    return sections(None, results, judge(STATEMENTS, results.tables) if results.settings else ())
-
-
 def page_of(results):
-    return Page("Metriscope", "representation", sections_of(results))
+    return Page("Metriscope", "representation", sections(None, results, judge(STATEMENTS, results.tables)))
 
 
 @pytest.fixture(scope="module")
-def whole(tmp_path_factory):
-    return inspected(runs(ALL, {"relu2": 3}), tmp_path_factory.mktemp("whole"))
+def page(tmp_path_factory):
+    return page_of(inspected(runs(ALL, {"relu2": 3}), tmp_path_factory.mktemp("whole")))
 
 
-def test_the_whole_study_has_every_part(whole):
-    page = page_of(whole)
+def test_the_whole_study_has_every_part(page):
     html = render(page)
     parser = Balanced()
     parser.feed(html)
@@ -75,8 +70,9 @@ def test_the_whole_study_has_every_part(whole):
 def test_any_subset_of_runs_renders(name, tmp_path):
     some = SUBSETS[name]
     results = recorded(some) if name == "records without networks" else inspected(some, tmp_path)
-    assert not re.search(r"\bnan\b", render(page_of(results)))
-    assert len(markdown("A title", "", sections_of(results))) > 1_000
+    page = page_of(results)
+    assert not re.search(r"\bnan\b", render(page))
+    assert len(markdown("A title", "", page.sections)) > 1_000
 
 
 @pytest.mark.parametrize(
@@ -107,10 +103,9 @@ def test_no_run_at_all_is_a_sentence():
 
 
 @pytest.fixture(scope="module")
-def text(whole):
-    claims = judge(STATEMENTS, whole.tables)
+def text(page):
     where = {"package": "metriscope 0.1.0", "packages": {"torch": "2"}}
-    return markdown("A title", verdicts_text(claims), sections(None, whole, claims), where)
+    return markdown("A title", verdicts_text(page.claims), page.sections, where)
 
 
 def test_markdown_has_accuracies_tests_verdicts_and_provenance(text):
