@@ -1,4 +1,4 @@
-"""Why a trial failed: a second-order optimiser goes on from where Adam stopped, and the curvature is read.
+"""Diagnose failed trials: L-BFGS goes on from where Adam stopped, and the curvature is read.
 
 Axes: N points, D features (the last is the constant 1), K units. All in float64 with the closed-form gradient.
 
@@ -17,30 +17,16 @@ import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float
+from threadpoolctl import threadpool_limits
 from torch import nn
 
 from metriscope import functional, probes
-from metriscope.studies.mahalanobis.experiment import Problem
-from metriscope.studies.mahalanobis.measure import METRIC_SHARE, Trained
+from metriscope.runs import Result, Run
+from metriscope.studies.mahalanobis.diagnosis.plan import Diagnosis
+from metriscope.studies.mahalanobis.train import Problem, problem
+from metriscope.studies.mahalanobis.trials.measure import METRIC_SHARE, Trained, networks
 
-__all__ = ["OUTCOMES", "Diagnosis", "diagnose", "loss_and_gradient"]
-
-OUTCOMES = {
-    "exact": "learned the distance",
-    "out of reach": "was still descending: another optimiser goes on where Adam's epochs ended",
-    "true minimum": "stands at a local minimum: every direction curves up or is a symmetry",
-    "saddle": "stands at a saddle that Adam did not leave",
-    "stationary": "stands still; its curvature was not computed (too many parameters)",
-}
-# A loss under this share of what one lost direction costs counts as learned.
-EXACT_SHARE = 0.02
-# L-BFGS must lower the loss by this share before a trial counts as still descending.
-DESCENT_SHARE = 0.1
-# Curvature below minus this share of the largest counts as downward: symmetries make exact zeros.
-DOWNWARD_SHARE = 1e-5
-ITERATIONS = 1_000
-LARGE = 1_000  # parameters beyond which the Hessian is left out and fewer iterations are spent
-LARGE_ITERATIONS = 60
+__all__ = ["diagnose", "diagnosed", "loss_and_gradient"]
 
 # f(z) and f(z) f'(z) of the activations that have a metric to lose.
 HALVES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
@@ -50,7 +36,7 @@ HALVES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 
 @dataclass(frozen=True)
-class Diagnosis:
+class Outcome:
     """What became of one trial."""
 
     dim: int
@@ -83,34 +69,42 @@ def loss_and_gradient(
     return float(np.square(residual).mean()), (a * factors[:, None]).T @ x
 
 
-def diagnose(trained: list[Trained], task: Problem, reach: float) -> pd.DataFrame:
-    """Return one row a network that has a metric to lose; ``reach`` is learning rate times epochs."""
+def diagnosed(spec: Diagnosis, run: Run) -> Result:
+    """Return one row per network of a training that has a metric to lose."""
+    with threadpool_limits(limits=1, user_api="blas"):
+        table = diagnose(networks(run, spec.training), problem(spec.training.task), spec)
+    return Result({"diagnosis": table})
+
+
+def diagnose(trained: list[Trained], task: Problem, spec: Diagnosis) -> pd.DataFrame:
+    """Return one row per network that has a metric to lose."""
     x = np.column_stack([task.x.double().numpy(), np.ones(len(task.x))])
     y = task.y.double().numpy()
-    rows = [_diagnose(network, task, (x, y), reach) for network in trained if network.activation in HALVES]
+    rows = [_diagnose(network, task, (x, y), spec) for network in trained if network.activation in HALVES]
     return pd.DataFrame([asdict(row) for row in rows])
 
 
-def _diagnose(network: Trained, task: Problem, data: tuple[np.ndarray, np.ndarray], reach: float) -> Diagnosis:
+def _diagnose(network: Trained, task: Problem, data: tuple[np.ndarray, np.ndarray], spec: Diagnosis) -> Outcome:
     planes = _planes(network)
     loss, _ = loss_and_gradient(planes, *data, network.activation)
-    exact = EXACT_SHARE * probes.lost_directions(max(network.dim, 2), 1).loss
+    exact = spec.exact * probes.lost_directions(max(network.dim, 2), 1).loss
     # For a large network it is enough to see that it still descends; how far would take too long.
-    enough = exact if planes.size <= LARGE else (1 - DESCENT_SHARE) * loss
-    polished, after = (loss, planes) if loss < exact else _polish(planes, data, network.activation, enough)
+    enough = exact if planes.size <= spec.large else (1 - spec.descent) * loss
+    polished, after = (loss, planes) if loss < exact else _polish(planes, data, network.activation, enough, spec)
     curvature = float("nan")
     if loss < exact:
         outcome = "exact"
-    elif polished < (1 - DESCENT_SHARE) * loss:
+    elif polished < (1 - spec.descent) * loss:
         outcome = "out of reach"
-    elif planes.size > LARGE:
+    elif planes.size > spec.large:
         outcome = "stationary"
     else:
-        curvature = _least_curvature(after, data, network.activation)
-        outcome = "saddle" if curvature < -DOWNWARD_SHARE else "true minimum"
+        curvature = _least_curvature(after, data, network.activation, spec.difference)
+        outcome = "saddle" if curvature < -spec.downward else "true minimum"
     where = (network.dim, network.start, network.activation, network.trial)
-    lost = (_lost(planes, network, task), _lost(after, network, task))
-    return Diagnosis(*where, outcome, loss, polished, *lost, curvature, reach, _needed(network, task))
+    lost = (_lost(planes, network, task, spec), _lost(after, network, task, spec))
+    reach = spec.training.recipe.lr * spec.training.recipe.epochs
+    return Outcome(*where, outcome, loss, polished, *lost, curvature, reach, _needed(network, task))
 
 
 def _planes(network: Trained) -> np.ndarray:
@@ -119,7 +113,7 @@ def _planes(network: Trained) -> np.ndarray:
 
 
 def _polish(
-    planes: np.ndarray, data: tuple[np.ndarray, np.ndarray], activation: str, enough: float
+    planes: np.ndarray, data: tuple[np.ndarray, np.ndarray], activation: str, enough: float, spec: Diagnosis
 ) -> tuple[float, np.ndarray]:
     from scipy.optimize import OptimizeResult, minimize
 
@@ -131,8 +125,8 @@ def _polish(
         if intermediate_result.fun < enough:
             raise StopIteration
 
-    steps = LARGE_ITERATIONS if planes.size > LARGE else ITERATIONS
-    options = {"maxiter": steps, "maxfun": 2 * steps, "ftol": 1e-12, "gtol": 1e-9, "maxcor": 30}
+    steps = spec.large_iterations if planes.size > spec.large else spec.iterations
+    options = {"maxiter": steps, "maxfun": 2 * steps, "ftol": spec.ftol, "gtol": spec.gtol, "maxcor": spec.memory}
     start = planes.ravel()
     # The stubs know neither of L-BFGS-B's own options nor of this form of callback.
     call: Any = minimize
@@ -140,20 +134,22 @@ def _polish(
     return float(found.fun), found.x.reshape(planes.shape)
 
 
-def _least_curvature(planes: np.ndarray, data: tuple[np.ndarray, np.ndarray], activation: str) -> float:
+def _least_curvature(
+    planes: np.ndarray, data: tuple[np.ndarray, np.ndarray], activation: str, difference: float
+) -> float:
     # Central differences of the exact gradient, with steps in proportion to the parameters.
-    steps = np.diag(1e-5 * np.maximum(np.abs(planes.ravel()), 1)).reshape(-1, *planes.shape)
+    steps = np.diag(difference * np.maximum(np.abs(planes.ravel()), 1)).reshape(-1, *planes.shape)
     sides = ([loss_and_gradient(planes + sign * step, *data, activation)[1] for sign in (1, -1)] for step in steps)
     hessian = np.array([(up - down).ravel() / (2 * step.max()) for (up, down), step in zip(sides, steps, strict=True)])
     values = np.linalg.eigvalsh((hessian + hessian.T) / 2)
     return float(values[0] / values[-1])
 
 
-def _lost(planes: np.ndarray, network: Trained, task: Problem) -> int:
+def _lost(planes: np.ndarray, network: Trained, task: Problem, spec: Diagnosis) -> int:
     layer = nn.Linear(network.dim, len(planes), dtype=torch.float64)
     layer.load_state_dict({"weight": torch.from_numpy(planes[:, :-1]), "bias": torch.from_numpy(planes[:, -1])})
     share, gaussian = METRIC_SHARE[network.activation], task.gaussian
-    return network.dim - probes.metric_rank(layer, gaussian.mean, gaussian.cov, share).rank
+    return network.dim - probes.metric_rank(layer, gaussian.mean, gaussian.cov, share, spec.lost).rank
 
 
 def _needed(network: Trained, task: Problem) -> float:

@@ -1,0 +1,176 @@
+"""Measure every trained network of the Mahalanobis study: one row per network, one column per metric.
+
+Axes: K units, D features. Weights are measured in float64.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+from torch import Tensor
+
+from metriscope import functional, probes
+from metriscope.nn import Mahalanobis
+from metriscope.rng import stream
+from metriscope.runs import Result, Run
+from metriscope.studies.mahalanobis.plan import NAME, STARTS, Start, Task, Training
+from metriscope.studies.mahalanobis.train import Problem, problem
+from metriscope.studies.mahalanobis.trials.plan import METRICS, Measurement
+
+__all__ = ["Trained", "best_trials", "measured", "networks", "start_name", "summary", "training_loss", "truth_row"]
+
+# What part of WᵀW each activation's distance is on average: a ReLU unit sees one side of its hyperplane.
+METRIC_SHARE = {"abs": 1.0, "relu": 0.5, "truth": 1.0}
+
+
+@dataclass(frozen=True)
+class Trained:
+    """One network after training, and where it comes from."""
+
+    dim: int
+    start: str
+    activation: str
+    trial: int
+    model: Mahalanobis
+
+
+def start_name(start: Start) -> str:
+    """Return what a start is called."""
+    return next(name for name, known in STARTS.items() if known == start)
+
+
+def networks(run: Run, job: Training) -> list[Trained]:
+    """Return the networks of a stored training."""
+    tensors = run.tensors()
+    found = []
+    for activation in job.activations:
+        for trial in job.trials:
+            model = Mahalanobis(job.task.dim, activation=activation)
+            prefix = f"{activation}/{trial}/"
+            state = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
+            model.load_state_dict(state)
+            where = (job.task.dim, start_name(job.start), activation, trial)
+            found.append(Trained(*where, model.requires_grad_(False)))
+    return found
+
+
+def truth(task: Problem) -> Trained:
+    """Return the analytic network of a problem, in the precision that the others are trained in."""
+    model = Mahalanobis.from_gaussian(task.gaussian.mean, task.gaussian.cov, dtype=torch.float32)
+    return Trained(task.gaussian.dim, "none", "truth", 0, model)
+
+
+def measured(spec: Measurement, run: Run) -> Result:
+    """Return one row per network, its metric's eigenvalues, and the eigenvalue that each matched unit stands for."""
+    task, found = problem(spec.training.task), networks(run, spec.training)
+    rows = pd.DataFrame([_row(network, task, spec) for network in found])
+    spectra = [_spectrum(network, task, spec) for network in found if network.activation in METRIC_SHARE]
+    recovery = [_recovery(network, task, spec) for network in found]
+    return Result({"trials": rows, "spectra": _joined(spectra), "recovery": _joined(recovery)})
+
+
+def truth_row(spec: Measurement) -> pd.DataFrame:
+    """Return the row of the analytic network on the Gaussian of a training."""
+    task = problem(spec.training.task)
+    return pd.DataFrame([_row(truth(task), task, spec)])
+
+
+def training_loss(network: Trained, task: Problem) -> float:
+    """Return the mean squared error on the points the network was trained on."""
+    return _mse(network.model, task.x, task.y)
+
+
+def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
+    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame({"activation": []})
+
+
+def _row(network: Trained, task: Problem, spec: Measurement) -> dict[str, object]:
+    x, y = task.fresh(spec.test_samples, stream(*_test_points(spec.training.task, network.trial)))
+    where = {k: getattr(network, k) for k in ("dim", "start", "activation", "trial")}
+    losses = {"train_mse": training_loss(network, task), "test_mse": _mse(network.model, x, y)}
+    return {**where, **losses, **_weights(network, task, spec), **_rank(network, task, spec)}
+
+
+def _test_points(task: Task, trial: int) -> tuple[Any, ...]:
+    """Return the address of a trial's new points, which are the same for all activations."""
+    further = (task.gaussian,) if task.gaussian else ()
+    return task.seed, NAME, task.dim, "test points", trial, *further
+
+
+def _mse(model: Mahalanobis, x: Tensor, y: Tensor) -> float:
+    with torch.no_grad():
+        return float((model(x) - y).double().square().mean())
+
+
+def _weights(network: Trained, task: Problem, spec: Measurement) -> dict[str, float]:
+    linear, gaussian = network.model.linear, task.gaussian
+    pairs = probes.mirrored_pairs(linear.weight, spec.mirror)
+    unique = _unique(network, spec)
+    recovery = probes.eigen_recovery(unique, gaussian.cov)
+    return {
+        "mirrored": float(len(pairs)) if network.activation == "relu" else float("nan"),
+        "centering": float(np.mean(probes.centering(linear, gaussian.mean))),
+        "sphericity": probes.sphericity(unique, gaussian.cov),
+        "eigenvalue_error": recovery.log_error,
+        "eigenvector_cosine": recovery.mean_cosine,
+        "metric_error": probes.metric_error(unique, gaussian.cov, relative=True),
+    }
+
+
+def _unique(network: Trained, spec: Measurement) -> Tensor:
+    """Return the weights with one unit of each mirrored pair: a pair of ReLU units is one Abs unit."""
+    linear = network.model.linear
+    if network.activation != "relu":
+        return linear.weight
+    return functional.deduplicate(linear.weight, linear.bias, spec.mirror)[0]
+
+
+def _metric(network: Trained, task: Problem, spec: Measurement) -> probes.MetricRank:
+    gaussian, share = task.gaussian, METRIC_SHARE[network.activation]
+    return probes.metric_rank(network.model.linear, gaussian.mean, gaussian.cov, share, spec.lost)
+
+
+def _rank(network: Trained, task: Problem, spec: Measurement) -> dict[str, float]:
+    names = ("data_sphericity", "rank", "lost", "lost_axis", "lost_share", "constant")
+    if network.activation not in METRIC_SHARE:  # a sigmoid unit saturates: its weights define no metric
+        return dict.fromkeys(names, float("nan"))
+    found = _metric(network, task, spec)
+    mean = found.eigenvalues.mean()
+    white = float(np.linalg.norm(found.eigenvalues / mean - 1)) if mean > 0 else float("nan")
+    lost = network.dim - found.rank
+    largest = float(found.lost[-1].max()) if lost else float("nan")
+    return dict(zip(names, (white, found.rank, lost, found.lost_axis, largest, found.constant), strict=True))
+
+
+def _spectrum(network: Trained, task: Problem, spec: Measurement) -> pd.DataFrame:
+    values = _metric(network, task, spec).eigenvalues
+    columns = {"activation": network.activation, "trial": network.trial, "direction": np.arange(len(values))}
+    return pd.DataFrame({**columns, "eigenvalue": values})
+
+
+def _recovery(network: Trained, task: Problem, spec: Measurement) -> pd.DataFrame:
+    found = probes.eigen_recovery(_unique(network, spec), task.gaussian.cov)
+    columns = {"activation": network.activation, "trial": network.trial, "axis": np.arange(network.dim)}
+    return pd.DataFrame({**columns, "eigenvalue": found.eigenvalues, "estimate": found.estimates})
+
+
+def summary(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return mean, sd, variance, extremes and 95 % interval of each metric, by dimension, start, activation."""
+    found = []
+    for key, part in rows.groupby(["dim", "start", "activation"], sort=False):
+        for metric in METRICS:
+            values = part[metric.name].to_numpy(dtype=float)
+            if not np.isnan(values).all():
+                where = dict(zip(("dim", "start", "activation"), key, strict=True))
+                found.append({**where, "metric": metric.name, **functional.summarize(values).to_dict()})
+    return pd.DataFrame(found)
+
+
+def best_trials(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the trial of least training loss for each dimension, start and activation."""
+    best = rows.groupby(["dim", "start", "activation"], sort=False)["train_mse"].idxmin()
+    return rows.loc[best].reset_index(drop=True)
