@@ -135,11 +135,13 @@ class MetricRank:
         return float(self.lost[-1].argmax()) if len(self.lost) else float("nan")
 
 
-def metric_rank(linear: nn.Linear, mean: Matrix, cov: Matrix, share: float = 1.0, threshold: float = 0.1) -> MetricRank:
-    """Return the rank of the metric ``share · Wᵀ W`` and what became of the directions it lost.
+def metric_rank(
+    linear: nn.Linear, mean: Matrix, cov: Matrix, share: float | Matrix = 1.0, threshold: float = 0.1
+) -> MetricRank:
+    """Return the rank of the metric ``Wᵀ diag(share) W`` and what became of the directions it lost.
 
-    A direction is lost if the metric gives it less than ``threshold`` of its true squared length.
-    ``share`` is 1 for Abs; 1/2 for ReLU, whose units each see one side.
+    A direction is lost if the metric gives it less than ``threshold`` of its true squared length. ``share`` is one
+    number for all units, or one per unit: 1 for Abs; for ReLU how often each unit is on, 1/2 if it is mirrored.
 
     >>> layer = nn.Linear(2, 2)
     >>> state = {"weight": torch.tensor([[1.0, 0.0], [0.0, 0.0]]), "bias": torch.tensor([0.0, 0.7])}
@@ -152,15 +154,25 @@ def metric_rank(linear: nn.Linear, mean: Matrix, cov: Matrix, share: float = 1.0
     point = _double(mean)
     if point.shape != w.shape[1:]:
         raise ValueError(f"the layer takes {w.shape[1]} features, the mean has shape {tuple(point.shape)}")
+    scale = _shares(share, len(w)).sqrt()
     unwhiten = torch.linalg.inv(functional.whitening_factor(c))
-    centre = w @ point + (0 if linear.bias is None else _double(linear.bias))
-    left, singular, right = torch.linalg.svd(w @ unwhiten, full_matrices=True)
+    center = scale * (w @ point + (0 if linear.bias is None else _double(linear.bias)))
+    left, singular, right = torch.linalg.svd(scale[:, None] * w @ unwhiten, full_matrices=True)
     values = torch.zeros(len(c), dtype=torch.float64)
-    values[: len(singular)] = share * singular.square()
+    values[: len(singular)] = singular.square()
     kept = int((values > threshold).sum())
-    outside = centre - left[:, :kept] @ (left[:, :kept].mT @ centre)
-    constant = float(torch.linalg.vector_norm(outside)) * share**0.5
+    outside = center - left[:, :kept] @ (left[:, :kept].mT @ center)
+    constant = float(torch.linalg.vector_norm(outside))
     return MetricRank(values.numpy(), kept, right[kept:].square().numpy(), constant)
+
+
+def _shares(share: float | Matrix, units: int) -> Tensor:
+    shares = torch.as_tensor(share, dtype=torch.float64).detach().cpu()
+    if shares.ndim and shares.shape != (units,):
+        raise ValueError(f"share is one number, or one for each of {units} units, got shape {tuple(shares.shape)}")
+    if not bool((shares >= 0).all()):
+        raise ValueError("shares must be 0 or more, got a negative one or NaN")
+    return shares.expand(units)
 
 
 @dataclass(frozen=True)
