@@ -15,6 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from metriscope.benching import processor
 from metriscope.studies.mahalanobis.plan import ACTIVATIONS, PAPER, Recipe, Task, Training
 from metriscope.studies.mahalanobis.train import cohorts_of, problem
 from metriscope.train import fit
@@ -150,6 +151,7 @@ def agreement(contenders: dict[str, Callable[..., Callable[[], dict[str, np.ndar
 
 
 def main() -> None:
+    print(processor())
     contenders = {"ours": ours, "plain": plain}
     try:
         import jax  # noqa: F401

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import nn
 
+from metriscope.benching import processor
 from metriscope.vq import linear_regions
 
 ROUNDS = 7
@@ -96,6 +97,7 @@ def lines() -> Iterator[str]:
 
 
 def main() -> None:
+    print(processor())
     torch.set_num_threads(1)
     for line in lines():
         print(line, flush=True)

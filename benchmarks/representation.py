@@ -17,6 +17,7 @@ import torch
 from torch.nn import functional as F
 
 from metriscope import data
+from metriscope.benching import processor
 from metriscope.nn import build
 from metriscope.rng import stream
 from metriscope.train import workers_available
@@ -113,6 +114,7 @@ def lines(form: str) -> Iterator[str]:
 
 
 def main() -> None:
+    print(processor())
     print(f"{len(MODELS)} networks of {HIDDEN} units, {COUNT:,} digits, best of {ROUNDS} interleaved rounds")
     for form in ASKED:
         for line in lines(form):

@@ -23,6 +23,7 @@ import torch
 from scipy.spatial.distance import cdist
 from torch import nn
 
+from metriscope.benching import processor
 from metriscope.vq import VQMDS, Layer, Patterns, alignment, capture, heat_cosine, vq_kernel
 
 POINTS, MANY, PAIRED = 10_000, 1_000_000, 60_000
@@ -212,6 +213,7 @@ def capture_lines() -> Iterator[str]:
 
 
 def main() -> None:
+    print(processor())
     print(f"{torch.get_num_threads()} threads; best of several rounds, interleaved")
     for lines in (capture_lines, kernel_lines, embedding_lines, alignment_lines, heat_lines):
         for line in lines():

@@ -1,11 +1,16 @@
-"""Find and run the benchmarks: files with a ``main()``, one question each, in the project's benchmarks folder."""
+"""Find and run the benchmarks: files with a ``main()``, one question each, in the project's benchmarks folder.
+
+Each prints first what :func:`processor` returns: a time means little without the processor that it was taken on.
+"""
 
 from __future__ import annotations
 
+import os
+import platform
 import runpy
 from pathlib import Path
 
-__all__ = ["benchmarks", "run_benchmarks"]
+__all__ = ["benchmarks", "processor", "run_benchmarks"]
 
 
 def _folder() -> Path:
@@ -28,3 +33,28 @@ def run_benchmarks(name: str = "") -> int:
     for path in [found[name]] if name else found.values():
         runpy.run_path(str(path), run_name="__main__")
     return 0
+
+
+def processor() -> str:
+    """Return the processor's model, its level of vector instructions, those that PyTorch uses, and the CPUs there are.
+
+    >>> processor().startswith("Processor: ")
+    True
+    """
+    import torch
+
+    from metriscope.runs.provenance import provenance
+
+    used = torch.backends.cpu.get_cpu_capability()
+    level = provenance()["platform"]["cpu"] or platform.machine()
+    return f"Processor: {_model()} ({level}; PyTorch uses {used}), {os.cpu_count()} CPUs"
+
+
+def _model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
+    """Return the processor's name as Linux tells it, else as Python does."""
+    try:
+        lines = cpuinfo.read_text().splitlines()
+    except OSError:
+        lines = []
+    names = (line.partition(":")[2].strip() for line in lines if line.startswith("model name"))
+    return next(names, "") or platform.processor() or "unknown"

@@ -62,7 +62,7 @@ def ended_by(pid):
 def write_for_ever(store, first):
     seed = first
     while True:
-        store.checkpoint({"seed": seed}).save({"w": torch.ones(1000)}, {"epoch": seed})
+        store.checkpoint({"seed": seed}).save({"w": torch.ones(1000)}, seed + 1, 99)
         put(store, seed)
         seed += 1
 
@@ -195,19 +195,19 @@ def full_disk(root):
     """Put a run on a full disk with ever more room until it fits; before that nothing may change."""
     store, sentences, problems, same = Store(root / "runs"), [], [], []
     put(store, 0)
-    store.checkpoint({"seed": 7}).save({"w": torch.ones(10)}, {"epoch": 1})
+    store.checkpoint({"seed": 7}).save({"w": torch.ones(10)}, 1, 9)
     fill(root / "filling")
     before = tree(store.root)
-    sentences.append(refusal(store.checkpoint({"seed": 7}).save, {"w": torch.ones(5000)}, {"epoch": 2}))
+    sentences.append(refusal(store.checkpoint({"seed": 7}).save, {"w": torch.ones(5000)}, 2, 9))
     while sentences[-1] and len(sentences) < 100:
         same.append(tree(store.root) == before)
         problems += map(str, store.verify())
         os.truncate(root / "filling", (root / "filling").stat().st_size - 4096)
         sentences.append(refusal(put, store, 7))
-    _, meta = store.checkpoint({"seed": 7}).load()
+    _, step = store.checkpoint({"seed": 7}).load(9, {"w": torch.ones(10)})
     after = [str(problem) for problem in store.verify()]
     (root / "filling").unlink()
-    return {"sentences": sentences, "same": same, "problems": problems + after, "epoch": meta["epoch"]}
+    return {"sentences": sentences, "same": same, "problems": problems + after, "epoch": step}
 
 
 def fill(path):

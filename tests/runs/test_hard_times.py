@@ -220,7 +220,7 @@ def test_sweeping_removes_the_checkpoint_of_a_finished_run_and_keeps_the_others(
     store = Store(tmp_path)
     put(store)
     for seed in (7, 8):
-        store.checkpoint({"seed": seed}).save({"w": torch.ones(1)}, {})
+        store.checkpoint({"seed": seed}).save({"w": torch.ones(1)}, 1, 2)
     store.sweep()
-    assert store.checkpoint({"seed": 7}).load() is None
-    assert store.checkpoint({"seed": 8}).load() is not None
+    assert store.checkpoint({"seed": 7}).load(2, {"w": torch.ones(1)}) is None
+    assert store.checkpoint({"seed": 8}).load(2, {"w": torch.ones(1)}) is not None

@@ -172,10 +172,10 @@ def test_a_root_that_is_a_file_is_one_clear_sentence(tmp_path):
 def test_putting_a_run_clears_its_checkpoint_and_no_other(tmp_path):
     store = Store(tmp_path)
     for seed in (7, 8):
-        store.checkpoint(Training(seed)).save({"w": torch.ones(1)}, {"epoch": 5})
+        store.checkpoint(Training(seed)).save({"w": torch.ones(1)}, 5, 9)
     put(store, Training(7))
-    assert store.checkpoint(Training(7)).load() is None
-    assert store.checkpoint(Training(8)).load() is not None
+    assert store.checkpoint(Training(7)).load(9, {"w": torch.ones(1)}) is None
+    assert store.checkpoint(Training(8)).load(9, {"w": torch.ones(1)}) is not None
 
 
 def test_listing_runs_loads_no_heavy_package(tmp_path):

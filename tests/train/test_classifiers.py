@@ -10,13 +10,11 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
-from numba import njit
 from torch.nn import functional as F
 
 from metriscope import data
 from metriscope.nn import ARCHITECTURES, build, stack_state, unstack
 from metriscope.rng import stream
-from metriscope.train import lanes
 from metriscope.train.blocks import GROUP, background, pack, similar
 from metriscope.train.classifiers import Classifier, advance, examples, measure
 
@@ -265,27 +263,6 @@ def test_digits_keep_less_than_a_third_of_a_dense_products_work():
     found = data.load("mnist-5k").train
     for form in ("raw", "normalized"):
         assert pack(data.pixels(found.x, form, found.x), gradient=False).density < 1 / 3
-
-
-@pytest.mark.parametrize(("width", "vectors"), [(16, 2), (8, 1), (4, 2)])
-def test_vectors_of_any_width_add_up_alike(width, vectors, monkeypatch):
-    monkeypatch.setattr(lanes, "LANES", width)
-    monkeypatch.setattr(lanes, "VECTORS", vectors)
-    monkeypatch.setattr(lanes, "_VECTOR", lanes.ir.VectorType(lanes.ir.FloatType(), width))
-    step, accumulate = width * vectors, lanes.accumulate
-
-    @njit
-    def multiply(side, dense, out):
-        _, starts, index, values, rows = side
-        for group in range(len(starts) - 1):
-            for column in range(0, 32, step):
-                accumulate(out, dense, (rows, index, values), (group, starts[group], starts[group + 1], column))
-
-    x, _ = random_points(24, 40, 2)
-    found, weight = pack(x, gradient=False), torch.randn(40, 32, generator=stream(0, "weight")).numpy()
-    out = np.ones((24, 32), np.float32)
-    multiply(found.forward.arrays, weight, out)
-    np.testing.assert_allclose(out, 1 + x[found.order].astype(np.float64) @ weight, rtol=1e-5, atol=1e-5)
 
 
 def test_what_does_not_fit_is_refused_in_one_sentence():

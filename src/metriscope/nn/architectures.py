@@ -5,30 +5,53 @@ Axes: ``d`` input features, ``k`` hidden units, ``c`` outputs.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import torch
 from torch import nn
 
+from metriscope.nn.activations import activation_row
 from metriscope.nn.drawing import fresh_linear, require_positive
-from metriscope.nn.layers import Neg, OffsetL2, activation_row
+from metriscope.nn.layers import Neg, OffsetL2
 
-__all__ = ["ARCHITECTURES", "Architecture", "architectures", "build"]
+__all__ = ["ARCHITECTURES", "HEADS", "Architecture", "Head", "architectures", "build"]
+
+
+@dataclass(frozen=True)
+class Head:
+    """One row of the table of heads: how the last layer is made, and what it is called.
+
+    ``make`` takes the number of hidden units, of outputs, whether there is a bias, and a generator.
+    """
+
+    title: str
+    make: Callable[[int, int, bool, torch.Generator | None], nn.Module]
+
+
+def _linear(hidden: int, outputs: int, bias: bool, generator: torch.Generator | None) -> nn.Module:
+    return fresh_linear(hidden, outputs, bias=bias, generator=generator)
+
+
+def _offset_l2(hidden: int, outputs: int, bias: bool, generator: torch.Generator | None) -> nn.Module:
+    return OffsetL2(hidden, outputs, generator=generator)
+
+
+HEADS: dict[str, Head] = {"linear": Head("Linear", _linear), "offset-l2": Head("OffsetL2", _offset_l2)}
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """Linear, ``hidden`` activation, a head, and what follows it.
+    """Linear, ``hidden`` activation, a head of :data:`HEADS`, and what follows it.
 
-    ``head`` is a linear layer, with a bias only if ``bias`` says so, or distances to prototypes, which have
-    none. ``output`` is an activation on the head; ``negate`` turns large distances into small outputs.
+    A linear head has a bias only if ``bias`` says so; distances to prototypes have none. ``output`` is an activation
+    on the head; ``negate`` turns large distances into small outputs.
     """
 
     hidden: str
     output: str | None = None
     negate: bool = False
-    head: Literal["linear", "offset-l2"] = "linear"
+    head: str = "linear"
     bias: bool = False
 
 
@@ -83,19 +106,12 @@ def build(
     require_positive(in_features=in_features, hidden=hidden, out_features=out_features)
     row = ARCHITECTURES[name]
     first = fresh_linear(in_features, hidden, generator=generator)
-    head = _head(row, hidden, out_features, generator)
+    head = HEADS[row.head].make(hidden, out_features, row.bias, generator)
     tail = [activation_row(row.output).module()] if row.output else []
     return nn.Sequential(first, activation_row(row.hidden).module(), head, *tail, *[Neg()] * row.negate)
 
 
-def _head(row: Architecture, hidden: int, out_features: int, generator: torch.Generator | None) -> nn.Module:
-    if row.head == "offset-l2":
-        return OffsetL2(hidden, out_features, generator=generator)
-    return fresh_linear(hidden, out_features, bias=row.bias, generator=generator)
-
-
 def _describe(row: Architecture) -> tuple[str, ...]:
-    linear = "Linear" if row.bias else "Linear (no bias)"
     activations = [activation_row(name).module.__name__ for name in (row.hidden, row.output) if name]
-    head = "OffsetL2" if row.head == "offset-l2" else linear
+    head = HEADS[row.head].title + (" (no bias)" if row.head == "linear" and not row.bias else "")
     return ("Linear", activations[0], head, *activations[1:], *["Neg"] * row.negate)

@@ -5,7 +5,6 @@ Axes: ``n`` points, ``d`` features, ``k`` units.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -15,21 +14,10 @@ from torch import Tensor, nn
 
 from metriscope.functional import OffsetForm, norm, offset_l2, whitening_factor
 from metriscope.functional.distances import require_form
+from metriscope.nn.activations import activation_row
 from metriscope.nn.drawing import as_tensor, draw_, empty_linear, require_positive
 
-__all__ = ["ACTIVATIONS", "Abs", "Activation", "Mahalanobis", "Neg", "OffsetL2", "activation_row"]
-
-
-class Abs(nn.Module):
-    """The absolute value of each entry.
-
-    >>> Abs()(torch.tensor([-2.0, 3.0]))
-    tensor([2., 3.])
-    """
-
-    def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        """Return ``|x|``."""
-        return x.abs()
+__all__ = ["Mahalanobis", "Neg", "OffsetL2"]
 
 
 class Neg(nn.Module):
@@ -42,32 +30,6 @@ class Neg(nn.Module):
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """Return ``-x``."""
         return -x
-
-
-@dataclass(frozen=True)
-class Activation:
-    """One row of the table of activations: the module, and how many units a feature needs to be measured."""
-
-    module: type[nn.Module]
-    units_per_feature: int
-
-
-ACTIVATIONS = {
-    "abs": Activation(Abs, units_per_feature=1),
-    "relu": Activation(nn.ReLU, units_per_feature=2),
-    "sigmoid": Activation(nn.Sigmoid, units_per_feature=2),
-}
-
-
-def activation_row(name: str) -> Activation:
-    """Return the row of an activation, or say which there are.
-
-    >>> activation_row("relu").units_per_feature
-    2
-    """
-    if name not in ACTIVATIONS:
-        raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {name!r}")
-    return ACTIVATIONS[name]
 
 
 class OffsetL2(nn.Module):

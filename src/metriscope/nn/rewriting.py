@@ -17,8 +17,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from metriscope.nn.activations import ACTIVATIONS
 from metriscope.nn.drawing import empty_linear
-from metriscope.nn.layers import ACTIVATIONS, Mahalanobis
+from metriscope.nn.layers import Mahalanobis
 
 __all__ = ["abs_to_relu", "relu_to_abs"]
 

@@ -6,7 +6,7 @@ Drawing never goes through pyplot: figures are plain objects, and nothing global
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -27,9 +27,34 @@ INK = "#20242a"
 MUTED = "#59616b"
 FAINT = "#c9cdd2"
 
-COLOURS: Mapping[str, str] = MappingProxyType(
-    {"abs": "#0a5fae", "relu": "#d55e00", "sigmoid": "#009e73", "truth": INK, "published": "#8a2c6a"}
-)
+
+class _Colours(Mapping[str, str]):
+    """Colours by name: those of the one table of activations, the truth's and the published numbers'."""
+
+    own = MappingProxyType({"truth": INK, "published": "#8a2c6a"})
+
+    def __getitem__(self, name: str) -> str:
+        if name in self.own:
+            return self.own[name]
+        from metriscope.nn import ACTIVATIONS
+
+        # Those without a colour of their own take the cycle's in the order of the table.
+        return self._activations().get(name) or CYCLE[list(ACTIVATIONS).index(name) % len(CYCLE)]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter((*self.own, *self._activations()))
+
+    def __len__(self) -> int:
+        return len(self.own) + len(self._activations())
+
+    def _activations(self) -> dict[str, str]:
+        # Loaded when a colour is asked for: the table brings PyTorch along.
+        from metriscope.nn import ACTIVATIONS
+
+        return {name: row.colour for name, row in ACTIVATIONS.items() if row.colour}
+
+
+COLOURS: Mapping[str, str] = _Colours()
 CYCLE = ("#0a5fae", "#d55e00", "#009e73", "#e69f00", "#56b4e9", INK)
 
 RC: Mapping[str, Any] = MappingProxyType(

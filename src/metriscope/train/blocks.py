@@ -16,9 +16,11 @@ import numpy as np
 from jaxtyping import Bool, Float, Float32, Int
 from threadpoolctl import threadpool_limits
 
-__all__ = ["GROUP", "ROWS", "Packed", "Side", "background", "pack", "similar"]
+__all__ = ["GROUP", "PADDING", "ROWS", "Packed", "Side", "background", "pack", "similar"]
 
 GROUP = 8
+# The number of units is filled up to a multiple of this, which every width of vectors divides.
+PADDING = 32
 # Pre-activations of 128 units and 512 points are 256 kB: with weights and gradient they stay in the second-level cache.
 ROWS = 512
 # Directions that points are compared in, and points that the directions are found from.

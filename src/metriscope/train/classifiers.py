@@ -20,15 +20,13 @@ from torch import Tensor
 
 from metriscope.nn import ARCHITECTURES
 from metriscope.train import blocks
-from metriscope.train.blocks import GROUP
+from metriscope.train.blocks import GROUP, PADDING
 from metriscope.train.loop import workers_available
 
 __all__ = ["Classifier", "Examples", "Scores", "advance", "examples", "measure"]
 
 # The sum over blocks is taken in this many parts, whatever the number of threads, and the parts are then added.
 PARTS = 2
-# The number of units is filled up to a multiple of this, which every width of vectors divides.
-PADDING = 32
 
 
 @dataclass(frozen=True, eq=False)

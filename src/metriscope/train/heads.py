@@ -17,9 +17,21 @@ import torch
 from numba import njit
 
 from metriscope.train.blocks import GROUP
-from metriscope.train.lanes import LANES, WIDTH, accumulate, attract
+from metriscope.train.kernels import FAST, chosen
 
-__all__ = ["ACTIVE", "HEADS", "HIDDEN", "OUTPUTS", "aligned", "descend", "learn", "measure", "prepare", "room"]
+__all__ = [
+    "ACTIVE",
+    "HEADS",
+    "HIDDEN",
+    "KERNELS",
+    "OUTPUTS",
+    "aligned",
+    "descend",
+    "learn",
+    "measure",
+    "prepare",
+    "room",
+]
 
 HIDDEN = {"relu": 0, "abs": 1}
 HEADS = {"linear": 0, "offset-l2": 1}
@@ -32,8 +44,10 @@ ACTIVE = 1e-6
 F, I = np.float32, np.int32  # noqa: E741
 ZERO, HALF, ONE, LOWEST = F(0), F(0.5), F(1), F(-np.inf)
 
-# Sums may be reordered into vector lanes and products fused; NaN and infinity keep their meaning.
-_compiled = njit(nogil=True, fastmath={"contract", "reassoc", "nsz", "arcp"}, error_model="numpy", boundscheck=False)
+# Columns that a call of each takes on; compiled code reads all four as constants.
+KERNELS, LANES, WIDTH, accumulate, attract = chosen()
+
+_compiled = njit(nogil=True, fastmath=FAST, error_model="numpy", boundscheck=False)
 _inlined = njit(inline="always")
 
 # exp on [-ln2/2, ln2/2] as 1 + r + r^2 P(r): Cephes' single-precision coefficients, relative error 2e-7.

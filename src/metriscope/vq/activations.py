@@ -20,6 +20,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from metriscope.nn import ACTIVATIONS
 from metriscope.vq.pooling import Windows, adaptive_windows, pool, strided_windows
 
 __all__ = [
@@ -118,12 +119,8 @@ def in_numpy(values: Tensor) -> bool:
 Reader = Callable[..., "Reading | None"]
 
 
-def _sign(input: Tensor, *_: Any, **__: Any) -> Levels:
-    return Levels(input.detach())
-
-
-def _between(low: float, high: float) -> Reader:
-    return lambda input, *_, **__: Levels(input.detach(), (low, high))
+def _at(levels: tuple[float, ...]) -> Reader:
+    return lambda input, *_, **__: Levels(input.detach(), levels)
 
 
 def _hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, *_: Any, **__: Any) -> Levels:
@@ -194,24 +191,27 @@ class Kind:
     other_names: tuple[str, ...] = ()
 
 
+# Other names that PyTorch has for an activation of the one table.
+_ALIASES = {
+    "abs": ("absolute",),
+    "sigmoid": ("special_expit", "expit"),
+    "logsigmoid": ("log_sigmoid", "log_sigmoid_forward"),
+}
+
+# The one table's activations by their kinks, a smooth one by its sign; then those that read their own arguments.
 KINDS = {
-    "relu": Kind(_sign),
-    "leaky_relu": Kind(_sign),
-    "prelu": Kind(_sign, other_names=("_prelu_kernel",)),
-    "rrelu": Kind(_sign, other_names=("rrelu_with_noise",)),
-    "abs": Kind(_sign, other_names=("absolute",)),
+    **{
+        name: Kind(_at(row.kinks or (0.0,)), row.piecewise_affine, _ALIASES.get(name, ()))
+        for name, row in ACTIVATIONS.items()
+    },
+    "prelu": Kind(_at((0.0,)), other_names=("_prelu_kernel",)),
+    "rrelu": Kind(_at((0.0,)), other_names=("rrelu_with_noise",)),
     "threshold": Kind(_threshold),
     "hardtanh": Kind(_hardtanh),
-    "relu6": Kind(_between(0.0, 6.0)),
-    "hardsigmoid": Kind(_between(-3.0, 3.0)),
     "hardshrink": Kind(_shrink),
     "softshrink": Kind(_shrink),
     "clamp": Kind(_clamp, other_names=("clip", "clamp_min")),
     "clamp_max": Kind(_clamp_max),
-    **dict.fromkeys(("gelu", "silu", "mish", "hardswish", "elu", "selu", "celu"), Kind(_sign, piecewise_affine=False)),
-    **dict.fromkeys(("tanh", "softplus", "softsign", "tanhshrink"), Kind(_sign, piecewise_affine=False)),
-    "sigmoid": Kind(_sign, piecewise_affine=False, other_names=("special_expit", "expit")),
-    "logsigmoid": Kind(_sign, piecewise_affine=False, other_names=("log_sigmoid", "log_sigmoid_forward")),
     "glu": Kind(_gate, piecewise_affine=False),
 }
 

@@ -170,7 +170,10 @@ class Cutter:
         share = values[low] / (values[low] - values[high])
         self._reserve(self._count + len(keys))
         new = slice(self._count, self._count + len(keys))
-        self._points[new] = (1 - share)[:, None] * self._points[low] + share[:, None] * self._points[high]
+        ends = self._points[low], self._points[high]
+        between = (1 - share)[:, None] * ends[0] + share[:, None] * ends[1]
+        # Rounding must not carry a vertex past the ends of its side, and so out of the rectangle.
+        self._points[new] = np.clip(between, np.minimum(*ends), np.maximum(*ends))
         rest = self._functions[needed]
         rest[:, new] = (1 - share) * rest[:, low] + share * rest[:, high]
         self._count = new.stop

@@ -5,6 +5,8 @@ Axes: N points, U units, K bits a unit, H = U K bits, B bytes.
 
 from __future__ import annotations
 
+import mmap
+import os
 from math import prod
 from typing import TypeVar
 
@@ -23,6 +25,8 @@ Bits = TypeVar("Bits", Tensor, np.ndarray)
 _CHUNK = 1 << 17
 _CHUNK_ELSEWHERE = 1 << 26
 _GROWTH = 1.3
+# Bytes up to which rows are copied in the end.
+_SMALL = 1 << 20
 
 
 def all_finite(values: Float[np.ndarray, "*n"]) -> bool:
@@ -100,26 +104,59 @@ class RowBuffer:
     """Rows of bytes that arrive batch by batch: room for ``expected`` rows, and more if more come."""
 
     def __init__(self, width: int, expected: int) -> None:
-        self._rows = np.empty((max(expected, 1), width), np.uint8)
-        self._used = 0
+        self._width, self._used = width, 0
+        # Not numpy's own memory: where an array is resized, its old and its new room are held at once.
+        self._memory = _private(max(expected, 1) * max(width, 1))
 
     def __len__(self) -> int:
         return self._used
 
+    @property
+    def room(self) -> int:
+        """Return how many rows fit without asking for more memory."""
+        return len(self._memory) // max(self._width, 1)
+
     def append(self, parts: list[UInt8[np.ndarray, "n _"]]) -> None:
         """Add the rows whose bytes are those of the parts, side by side."""
         end = self._used + len(parts[0])
-        if end > len(self._rows):
-            self._resize(max(end, int(_GROWTH * len(self._rows))))
-        np.concatenate(parts, axis=1, out=self._rows[self._used : end])
+        if end > self.room:
+            self._resize(max(end, int(_GROWTH * self.room)))
+        np.concatenate(parts, axis=1, out=self._rows(end)[self._used :])
         self._used = end
 
     def close(self) -> UInt8[np.ndarray, "n b"]:
         """Return the rows and give the room that was not needed back."""
-        if self._used < len(self._rows):
-            self._resize(self._used)
-        return self._rows
+        if len(self._memory) < _SMALL:
+            # Memory of one's own comes in pages, of which a system gives out a limited number of pieces.
+            return self._rows(self._used).copy()
+        if self._used < self.room:
+            self._resize(max(self._used, 1))
+        return self._rows(self._used)
+
+    def _rows(self, count: int) -> UInt8[np.ndarray, "n b"]:
+        return np.frombuffer(self._memory, np.uint8, count * self._width).reshape(count, self._width)
 
     def _resize(self, rows: int) -> None:
-        # In place, because a copy would hold all rows twice; nothing else ever refers to them before ``close``.
-        self._rows.resize((rows, self._rows.shape[1]), refcheck=False)
+        self._memory = _resized(self._memory, rows * max(self._width, 1))
+
+
+def _private(size: int) -> mmap.mmap:
+    """Return memory of this process alone: a child process gets a copy, as of any other memory."""
+    return (
+        mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) if os.name == "posix" else mmap.mmap(-1, size)
+    )
+
+
+def _resized(memory: mmap.mmap, size: int) -> mmap.mmap:
+    """Return the memory with more or less room: the same pages where the system can move them, else a copy."""
+    try:
+        memory.resize(size)
+    except (SystemError, OSError):
+        return _copied(memory, size)
+    return memory
+
+
+def _copied(memory: mmap.mmap, size: int) -> mmap.mmap:
+    copy, kept = _private(size), min(size, len(memory))
+    np.frombuffer(copy, np.uint8, kept)[:] = np.frombuffer(memory, np.uint8, kept)
+    return copy

@@ -28,6 +28,10 @@ __all__ = ["Partition"]
 
 Corner = tuple[float, float]
 
+# A point computed on the border of the bounds, as an interpolation or an affine map of its ends, misses it by at most
+# a few units in the last place of the bounds.
+_SLACK = 8 * float(np.finfo(np.float64).eps)
+
 
 class Partition:
     """The regions of a bounded plane, or of a line, on each of which a network is one affine map.
@@ -154,10 +158,13 @@ class Partition:
     def locate(self, points: Any) -> Int64[np.ndarray, " n"]:
         """Return the region of each point of the plane, -1 outside the bounds.
 
-        A point on a border belongs to the side on which ``capture`` sees it.
+        A point on a border belongs to the side on which ``capture`` sees it. A point that misses the bounds by no more
+        than the rounding of float64 lies on them.
         """
-        places = self._points(points)
-        inside = ((places >= self.bounds[0]) & (places <= self.bounds[1])).all(1)
+        places, (low, high) = self._points(points), np.asarray(self.bounds)
+        slack = _SLACK * np.maximum(np.abs(low), np.abs(high))
+        inside = ((places >= low - slack) & (places <= high + slack)).all(1)
+        places = places.clip(low, high)
         found = np.full(len(places), -1)
         if inside.any():
             found[inside] = self._of_pattern(self._patterns(places[inside]))

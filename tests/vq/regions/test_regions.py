@@ -244,6 +244,30 @@ def test_the_corners_of_many_regions_have_a_region_all_the_same():
     assert ((found >= 0) & (found < len(partition))).all()
 
 
+@settings(max_examples=40, deadline=None)
+@given(seed=st.integers(0, 2**32), low=st.floats(-9, 8), width=st.floats(0.1, 9))
+def test_every_vertex_lies_within_the_bounds_and_in_a_region(seed, low, width):
+    model = mlp(2, 9, 7, 2, seed=seed)
+    partition = ms.linear_regions(model, bounds=((low, low + width), (-0.7, 0.3)))
+    (x0, y0), (x1, y1) = partition.bounds
+    x, y = partition.vertices.T
+    assert (x0 <= x.min(), x.max() <= x1, y0 <= y.min(), y.max() <= y1) == (True,) * 4
+    assert (partition.locate(partition.vertices) >= 0).all()
+
+
+@pytest.mark.parametrize("name", ["relu", "no bias"])
+def test_a_point_within_rounding_of_the_border_lies_on_it_and_one_farther_out_outside(name):
+    partition = regions_of(name)
+    low, high = np.array(BOUNDS).T
+    corners = np.array([low, high])
+    ulps = np.array([[-1.0], [1.0]]) * np.spacing(np.abs(corners))
+    found = partition.locate(corners + ulps)
+    assert found.tolist() == partition.locate(corners).tolist()
+    assert (found >= 0).all()
+    assert partition.locate(corners + 1e3 * ulps).tolist() == [-1, -1]
+    np.testing.assert_allclose(partition.evaluate(corners + ulps), partition.evaluate(corners), rtol=1e-12)
+
+
 @pytest.mark.parametrize("color", ["random", "area", "output", None, "numbers"])
 def test_a_plot_has_every_region(color):
     partition = regions_of("relu")
