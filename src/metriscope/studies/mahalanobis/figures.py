@@ -15,8 +15,9 @@ from metriscope.report import Figure, to_svg
 from metriscope.report.plots import band, identity_scatter, scatter_with_hyperplanes, spectrum, strip
 from metriscope.report.style import COLOURS, figure, legend, log_axes
 from metriscope.studies.mahalanobis.measure import Results
-from metriscope.studies.mahalanobis.plan import NAME, TITLES, Plan
+from metriscope.studies.mahalanobis.plan import NAME, Plan
 from metriscope.studies.mahalanobis.starts.measure import curve
+from metriscope.studies.mahalanobis.trials.measure import TITLES
 from metriscope.studies.mahalanobis.trials.plan import METRICS
 from metriscope.studies.published import published
 

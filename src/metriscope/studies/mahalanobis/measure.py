@@ -15,13 +15,17 @@ from torch import Tensor
 from metriscope.nn import Mahalanobis
 from metriscope.report.plots import plane_nodes
 from metriscope.runs import Driver, Finished, Run, once
+from metriscope.studies.mahalanobis.axes.measure import axes, chance
+from metriscope.studies.mahalanobis.axes.plan import Chance
 from metriscope.studies.mahalanobis.diagnosis.measure import diagnosed
 from metriscope.studies.mahalanobis.diagnosis.plan import Diagnosis
-from metriscope.studies.mahalanobis.plan import TITLES, Plan, Training
+from metriscope.studies.mahalanobis.plan import SHORTEST, Plan, Training
 from metriscope.studies.mahalanobis.starts.measure import starts_compared
 from metriscope.studies.mahalanobis.train import problem
 from metriscope.studies.mahalanobis.trials.measure import (
+    TITLES,
     Trained,
+    analytic_error,
     best_trials,
     measured,
     networks,
@@ -29,7 +33,7 @@ from metriscope.studies.mahalanobis.trials.measure import (
     summary,
     truth_row,
 )
-from metriscope.studies.mahalanobis.trials.plan import Measurement
+from metriscope.studies.mahalanobis.trials.plan import Analytic, Measurement
 
 __all__ = ["Panel", "Results", "measure"]
 
@@ -71,7 +75,7 @@ def measure(plan: Plan, runs: Finished, driver: Driver) -> Results:
     """Measure all networks, and diagnose those on the main Gaussian of each dimension."""
     main = [job for job in plan.jobs() if job.task.gaussian == 0]
     found = _measurements(plan, runs, driver)
-    diagnoses = _diagnoses(main, runs, driver)
+    diagnoses = _diagnoses(plan, runs, driver)
     rows = [*_truths(plan), *(_placed(plan, job, run.table("trials")) for job, run in found.items())]
     trials = pd.concat(rows, ignore_index=True).sort_values("dim", kind="stable", ignore_index=True)
     first = trials[trials["gaussian"] == 0]
@@ -85,12 +89,14 @@ def measure(plan: Plan, runs: Finished, driver: Driver) -> Results:
         "recovery": _joined(found, "recovery"),
         "starts": starts_compared(first, history),
         "gaussians": _gaussians(trials),
+        "identities": _identities(plan, found),
+        "axes": axes(trials, _chances(plan, driver)),
     }
     return Results(tables, *_plane(plan, first, runs))
 
 
 def _measurement(plan: Plan, job: Training) -> Measurement:
-    return Measurement(job, plan.sizes[job.task.dim].test_samples)
+    return Measurement(job, plan.size(job.task.dim, job.task.gaussian).test_samples)
 
 
 def _measurements(plan: Plan, runs: Finished, driver: Driver) -> dict[Training, Run]:
@@ -100,8 +106,14 @@ def _measurements(plan: Plan, runs: Finished, driver: Driver) -> dict[Training, 
     return {job: done[spec] for job, spec in specs.items()}
 
 
-def _diagnoses(jobs: list[Training], runs: Finished, driver: Driver) -> list[pd.DataFrame]:
-    specs = [Diagnosis(job) for job in jobs]
+def _diagnoses(plan: Plan, runs: Finished, driver: Driver) -> list[pd.DataFrame]:
+    """Diagnose the trials on the main Gaussians; those that have barely begun are not gone on with."""
+    jobs = [job for job in plan.jobs() if job.task.gaussian == 0]
+    begun = [plan.length(job.task.dim) >= SHORTEST for job in jobs]
+    specs = [
+        Diagnosis(job) if trained else Diagnosis(job, iterations=0, large_iterations=0)
+        for job, trained in zip(jobs, begun, strict=True)
+    ]
     work = once(lambda spec: diagnosed(spec, runs[spec.training]))
     done = driver.perform(specs, work, "mahalanobis: diagnosing")
     return [done[spec].table("diagnosis") for spec in specs]
@@ -113,8 +125,9 @@ def _truths(plan: Plan) -> list[pd.DataFrame]:
 
 
 def _placed(plan: Plan, job: Training, table: pd.DataFrame) -> pd.DataFrame:
-    dim = job.task.dim
-    return table.assign(gaussian=job.task.gaussian, length=plan.length(dim), protocol=plan.protocol(dim))
+    dim, gaussian = job.task.dim, job.task.gaussian
+    shares = {"length": plan.length(dim, gaussian), "protocol": plan.protocol(dim, gaussian)}
+    return table.assign(gaussian=gaussian, **shares)
 
 
 def _named(job: Training, table: pd.DataFrame) -> pd.DataFrame:
@@ -123,6 +136,20 @@ def _named(job: Training, table: pd.DataFrame) -> pd.DataFrame:
 
 def _joined(found: Mapping[Training, Run], name: str) -> pd.DataFrame:
     return pd.concat([_named(job, run.table(name)) for job, run in found.items()], ignore_index=True)
+
+
+def _chances(plan: Plan, driver: Driver) -> dict[Chance, Run]:
+    specs = [Chance(task) for task in dict.fromkeys(job.task for job in plan.jobs())]
+    done = driver.perform(specs, once(chance), "mahalanobis: what chance recovers")
+    return {spec: done[spec] for spec in specs}
+
+
+def _identities(plan: Plan, found: Mapping[Training, Run]) -> pd.DataFrame:
+    """Return the errors of the analytic networks, and of trained Abs networks rewritten with ReLU."""
+    tasks = dict.fromkeys(job.task for job in plan.jobs())
+    rows = [{"dim": t.dim, "gaussian": t.gaussian, "error": analytic_error(Analytic(t))} for t in tasks]
+    analytic = pd.DataFrame(rows).assign(identity="analytic", start="none", trial=0)
+    return pd.concat([analytic, _joined(found, "identities")], ignore_index=True).assign(protocol=True)
 
 
 def _gaussians(trials: pd.DataFrame) -> pd.DataFrame:

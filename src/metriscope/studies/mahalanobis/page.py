@@ -10,6 +10,7 @@ from metriscope.studies.mahalanobis.measure import Results
 from metriscope.studies.mahalanobis.plan import NAME, TITLE, Plan
 from metriscope.studies.mahalanobis.starts.page import starts
 from metriscope.studies.mahalanobis.trials import page as trials
+from metriscope.studies.mahalanobis.trials.measure import RANKED
 from metriscope.studies.published import source_of
 
 __all__ = ["sections"]
@@ -33,8 +34,16 @@ def _introduction(plan: Plan) -> str:
         "Networks of one linear layer, an activation and the Euclidean norm are trained to give the Mahalanobis "
         "distance of points from a Gaussian. If a hyperplane with an absolute value is a distance along one axis, Abs "
         "should find hyperplanes through the mean that whiten the data, ReLU should do so with mirrored pairs, and "
-        f"Sigmoid should fail. Published numbers: {source_of(NAME)}.{shortened}"
+        f"Sigmoid should fail. Published numbers: {source_of(NAME)}.{_further(plan)}{shortened}"
     )
+
+
+def _further(plan: Plan) -> str:
+    parts = [
+        f"{more.count} in {dim}-D ({more.size.trials} trials of {more.size.epochs:,} epochs each)"
+        for dim, more in plan.others.items()
+    ]
+    return f" Further Gaussians, which verdicts count beside the main one: {', '.join(parts)}." if parts else ""
 
 
 def _numbers(plan: Plan, results: Results) -> tuple[Block, ...]:
@@ -46,8 +55,14 @@ def _numbers(plan: Plan, results: Results) -> tuple[Block, ...]:
 
 
 def _everything(results: Results) -> tuple[Table, ...]:
-    """Return the tidy tables behind the page: every trial, every diagnosis, every further Gaussian."""
-    titles = {"trials": "Every trial", "diagnoses": "Every diagnosis", "gaussians": "Every further Gaussian"}
+    """Return the tidy tables behind the page."""
+    titles = {
+        "trials": "Every trial",
+        "diagnoses": "Every diagnosis",
+        "gaussians": "Every further Gaussian",
+        "axes": "Recovered axes beside random rotations, every Gaussian",
+        "identities": "Every identity checked",
+    }
     return tuple(Table(name, title, frame) for name, title in titles.items() if len(frame := results.tables[name]))
 
 
@@ -68,11 +83,15 @@ def _lost(plan: Plan, results: Results) -> tuple[Block, ...]:
         "white in the others, has a sphericity norm of sqrt(r D / (D - r)), and a constant, the part of W μ + b "
         "outside the range of W, stands in for what the lost directions would add on average. Theory gives its best "
         f"value and the loss that remains: {_theory(plan)}.\n\n"
-        "Why a trial ends there is asked of a second optimizer: L-BFGS in float64 goes on from the trained weights. "
-        "Where the loss falls, the trial had not arrived: Adam moves a parameter by about its learning rate a step at "
-        "most, and however the whitening is turned, its biases must reach the norm of the whitened mean. Where the "
-        "loss stays and no direction curves down, the trial stands at a true minimum, and more epochs would not help."
+        "Why a trial ends there is asked of a second optimizer: L-BFGS in float64, in whitened coordinates, goes on "
+        "from the trained weights until the gradient is gone. Where the loss falls on the way, the trial had not "
+        "arrived: Adam moves a parameter by about its learning rate per step at most, and however the whitening is "
+        "rotated, its biases must reach the norm of the whitened mean. The second optimizer may then reach the exact "
+        "distance, or another point that is not exact either. Where the loss stays, the curvature is read: if no "
+        "direction curves down, the trial stands at a true minimum, and more epochs would not help."
     )
+    if not set(RANKED) & set(plan.activations):
+        return (Prose(text), Prose("No network was trained here that could lose a direction."))
     return (Prose(text), figures.metric_spectra(plan, results), trials.lost(results), failures(results))
 
 
@@ -91,6 +110,6 @@ def _starts(results: Results) -> tuple[Block, ...]:
         "`init_from_clusters` runs k-means and places hyperplanes along the principal axes of each cluster, scaled to "
         "unit variance, through the cluster's mean; units beyond the number of axes mirror the first. With one "
         "cluster that is the sample's own whitening: what remains to be learned is the sampling error. With two "
-        "clusters (paper profile) the start is wrong about the data on purpose."
+        "clusters the start is wrong about the data on purpose."
     )
     return (Prose(text), starts(results))

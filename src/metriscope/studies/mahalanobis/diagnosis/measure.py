@@ -1,16 +1,18 @@
-"""Diagnose failed trials: L-BFGS goes on from where Adam stopped, and the curvature is read.
+"""Diagnose failed trials: L-BFGS goes on from where Adam stopped until the gradient is gone; then curvature is read.
 
-Axes: N points, D features (the last is the constant 1), K units. All in float64 with the closed-form gradient.
+Axes: N points, D features (the last is the constant 1), K units. All in float64 with the closed-form gradient, and in
+whitened coordinates: stationary points and the signs of curvatures do not depend on coordinates, the way there does.
 
-A trial whose loss falls when L-BFGS takes over had not arrived: it was out of Adam's reach, whose steps are
-at most about the learning rate, so that a parameter travels at most lr x epochs. A trial that stays is at a
-stationary point: a true minimum if no direction curves down, else a saddle.
+A trial whose loss falls when L-BFGS takes over had not arrived; where it then goes, to the exact distance or to another
+stationary point, is another question. A trial that stays is at a stationary point: a true minimum if no direction
+curves down, else a saddle.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -24,15 +26,22 @@ from metriscope import functional, probes
 from metriscope.runs import Result, Run
 from metriscope.studies.mahalanobis.diagnosis.plan import Diagnosis
 from metriscope.studies.mahalanobis.train import Problem, problem
-from metriscope.studies.mahalanobis.trials.measure import METRIC_SHARE, Trained, networks
+from metriscope.studies.mahalanobis.trials.measure import Trained, networks, one_lost, shares, training_loss
+from metriscope.train import workers_available
 
 __all__ = ["diagnose", "diagnosed", "loss_and_gradient"]
 
-# f(z) and f(z) f'(z) of the activations that have a metric to lose.
-HALVES: dict[str, Callable[[np.ndarray], np.ndarray]] = {
-    "abs": lambda z: z,
-    "relu": lambda z: np.maximum(z, 0),
-}
+
+def _same(z: np.ndarray) -> np.ndarray:
+    return z
+
+
+def _positive(z: np.ndarray) -> np.ndarray:
+    return np.maximum(z, 0)
+
+
+# f(z) f'(z) of the activations that have a metric to lose; its square is that of f(z).
+HALVES: dict[str, Callable[[np.ndarray], np.ndarray]] = {"abs": _same, "relu": _positive}
 
 
 @dataclass(frozen=True)
@@ -48,6 +57,7 @@ class Outcome:
     polished: float
     lost: int
     lost_polished: int
+    gradient: float
     curvature: float
     reach: float
     needed: float
@@ -78,65 +88,81 @@ def diagnosed(spec: Diagnosis, run: Run) -> Result:
 
 def diagnose(trained: list[Trained], task: Problem, spec: Diagnosis) -> pd.DataFrame:
     """Return one row per network that has a metric to lose."""
-    x = np.column_stack([task.x.double().numpy(), np.ones(len(task.x))])
-    y = task.y.double().numpy()
-    rows = [_diagnose(network, task, (x, y), spec) for network in trained if network.activation in HALVES]
-    return pd.DataFrame([asdict(row) for row in rows])
+    data = _whitened(task)
+    chosen = [network for network in trained if network.activation in HALVES]
+    with ThreadPoolExecutor(workers_available()) as pool:
+        rows = list(pool.map(lambda network: _diagnose(network, task, data, spec), chosen))
+    return pd.DataFrame([asdict(row) for row in rows], columns=[field.name for field in fields(Outcome)])
 
 
-def _diagnose(network: Trained, task: Problem, data: tuple[np.ndarray, np.ndarray], spec: Diagnosis) -> Outcome:
-    planes = _planes(network)
+Data = tuple[np.ndarray, np.ndarray]
+
+
+def _whitened(task: Problem) -> Data:
+    """Return the training points in whitened coordinates, with a column of ones, and their true distances."""
+    factor = functional.whitening_factor(task.gaussian.cov)
+    points = (task.x.double() - task.gaussian.mean) @ factor.mT
+    return np.column_stack([points.numpy(), np.ones(len(points))]), task.y.double().numpy()
+
+
+def _planes(network: Trained, task: Problem) -> np.ndarray:
+    """Return the units in whitened coordinates: the same functions of the points."""
+    linear, gaussian = network.model.linear, task.gaussian
+    unwhiten = torch.linalg.inv(functional.whitening_factor(gaussian.cov))
+    weight, bias = linear.weight.double(), linear.bias.double()
+    return torch.column_stack([weight @ unwhiten, weight @ gaussian.mean + bias]).numpy()
+
+
+def _diagnose(network: Trained, task: Problem, data: Data, spec: Diagnosis) -> Outcome:
+    planes = _planes(network, task)
     loss, _ = loss_and_gradient(planes, *data, network.activation)
-    exact = spec.exact * probes.lost_directions(max(network.dim, 2), 1).loss
-    # For a large network it is enough to see that it still descends; how far would take too long.
-    enough = exact if planes.size <= spec.large else (1 - spec.descent) * loss
-    polished, after = (loss, planes) if loss < exact else _polish(planes, data, network.activation, enough, spec)
+    learned = training_loss(network, task) < spec.exact * one_lost(network.dim).loss
+    after = planes if learned else _polish(planes, data, network.activation, spec)
+    polished, left = loss_and_gradient(after, *data, network.activation)
+    largest = float(np.abs(left).max())
     curvature = float("nan")
-    if loss < exact:
-        outcome = "exact"
-    elif polished < (1 - spec.descent) * loss:
-        outcome = "out of reach"
-    elif planes.size > spec.large:
-        outcome = "stationary"
-    else:
+    if not learned and largest <= spec.gradient and planes.size <= spec.large:
         curvature = _least_curvature(after, data, network.activation, spec.difference)
-        outcome = "saddle" if curvature < -spec.downward else "true minimum"
+    outcome = "exact" if learned else _outcome(network, (loss, polished, largest, curvature), spec)
     where = (network.dim, network.start, network.activation, network.trial)
-    lost = (_lost(planes, network, task, spec), _lost(after, network, task, spec))
+    lost, lost_after = (_lost(p, data, network.activation, spec) for p in (planes, after))
     reach = spec.training.recipe.lr * spec.training.recipe.epochs
-    return Outcome(*where, outcome, loss, polished, *lost, curvature, reach, _needed(network, task))
+    losses, ends = (loss, polished), (largest, curvature, reach, _needed(network, task))
+    return Outcome(*where, outcome, *losses, lost, lost_after, *ends)
 
 
-def _planes(network: Trained) -> np.ndarray:
-    linear = network.model.linear
-    return torch.cat([linear.weight, linear.bias[:, None]], dim=1).double().numpy()
+def _outcome(network: Trained, found: tuple[float, float, float, float], spec: Diagnosis) -> str:
+    """Return what became of a trial that was not exact; a curvature that was not computed is NaN."""
+    loss, polished, gradient, curvature = found
+    if polished < spec.exact * one_lost(network.dim).loss:
+        return "reaches exact"
+    if not gradient <= spec.gradient:
+        return "not converged"
+    if polished < (1 - spec.descent) * loss:
+        return "descends elsewhere"
+    if np.isnan(curvature):
+        return "stationary"
+    return "saddle" if curvature < -spec.downward else "true minimum"
 
 
-def _polish(
-    planes: np.ndarray, data: tuple[np.ndarray, np.ndarray], activation: str, enough: float, spec: Diagnosis
-) -> tuple[float, np.ndarray]:
-    from scipy.optimize import OptimizeResult, minimize
+def _polish(planes: np.ndarray, data: Data, activation: str, spec: Diagnosis) -> np.ndarray:
+    from scipy.optimize import minimize
 
     def objective(flat: np.ndarray) -> tuple[float, np.ndarray]:
         loss, gradient = loss_and_gradient(flat.reshape(planes.shape), *data, activation)
         return loss, gradient.ravel()
 
-    def stop(intermediate_result: OptimizeResult) -> None:
-        if intermediate_result.fun < enough:
-            raise StopIteration
-
     steps = spec.large_iterations if planes.size > spec.large else spec.iterations
-    options = {"maxiter": steps, "maxfun": 2 * steps, "ftol": spec.ftol, "gtol": spec.gtol, "maxcor": spec.memory}
-    start = planes.ravel()
-    # The stubs know neither of L-BFGS-B's own options nor of this form of callback.
-    call: Any = minimize
-    found = call(objective, start, jac=True, method="L-BFGS-B", callback=stop, options=options)
-    return float(found.fun), found.x.reshape(planes.shape)
+    if not steps:
+        return planes
+    # Only the gradient ends it: a loss that falls slowly is still falling.
+    options = {"maxiter": steps, "maxfun": 2 * steps, "ftol": 0.0, "gtol": spec.gradient, "maxcor": spec.memory}
+    call: Any = minimize  # the stubs do not know L-BFGS-B's own options
+    found = call(objective, planes.ravel(), jac=True, method="L-BFGS-B", options=options)
+    return found.x.reshape(planes.shape)
 
 
-def _least_curvature(
-    planes: np.ndarray, data: tuple[np.ndarray, np.ndarray], activation: str, difference: float
-) -> float:
+def _least_curvature(planes: np.ndarray, data: Data, activation: str, difference: float) -> float:
     # Central differences of the exact gradient, with steps in proportion to the parameters.
     steps = np.diag(difference * np.maximum(np.abs(planes.ravel()), 1)).reshape(-1, *planes.shape)
     sides = ([loss_and_gradient(planes + sign * step, *data, activation)[1] for sign in (1, -1)] for step in steps)
@@ -145,11 +171,13 @@ def _least_curvature(
     return float(values[0] / values[-1])
 
 
-def _lost(planes: np.ndarray, network: Trained, task: Problem, spec: Diagnosis) -> int:
-    layer = nn.Linear(network.dim, len(planes), dtype=torch.float64)
+def _lost(planes: np.ndarray, data: Data, activation: str, spec: Diagnosis) -> int:
+    """Return how many directions the units give less than a share of their true squared length."""
+    layer = nn.Linear(planes.shape[1] - 1, len(planes), dtype=torch.float64)
     layer.load_state_dict({"weight": torch.from_numpy(planes[:, :-1]), "bias": torch.from_numpy(planes[:, -1])})
-    share, gaussian = METRIC_SHARE[network.activation], task.gaussian
-    return network.dim - probes.metric_rank(layer, gaussian.mean, gaussian.cov, share, spec.lost).rank
+    weights = shares(layer, torch.from_numpy(data[0][:, :-1]), activation)
+    center, white = torch.zeros(layer.in_features), torch.eye(layer.in_features)
+    return layer.in_features - probes.metric_rank(layer, center, white, weights, spec.lost).rank
 
 
 def _needed(network: Trained, task: Problem) -> float:

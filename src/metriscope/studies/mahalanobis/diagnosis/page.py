@@ -5,7 +5,7 @@ from __future__ import annotations
 from metriscope.report import Table
 from metriscope.studies.mahalanobis.diagnosis.plan import OUTCOMES
 from metriscope.studies.mahalanobis.measure import Results
-from metriscope.studies.mahalanobis.plan import TITLES
+from metriscope.studies.mahalanobis.trials.measure import TITLES
 
 __all__ = ["failures"]
 

@@ -6,7 +6,7 @@ import numpy as np
 
 from metriscope.report import Table
 from metriscope.studies.mahalanobis.measure import Results
-from metriscope.studies.mahalanobis.plan import TITLES
+from metriscope.studies.mahalanobis.trials.measure import TITLES
 
 __all__ = ["starts"]
 

@@ -5,26 +5,43 @@ Axes: K units, D features. Weights are measured in float64.
 
 from __future__ import annotations
 
+import copy
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from metriscope import functional, probes
-from metriscope.nn import Mahalanobis
+from metriscope.nn import Mahalanobis, abs_to_relu, activation_row
 from metriscope.rng import stream
 from metriscope.runs import Result, Run
-from metriscope.studies.mahalanobis.plan import NAME, STARTS, Start, Task, Training
+from metriscope.studies.mahalanobis.plan import ACTIVATIONS, NAME, STARTS, Start, Task, Training
 from metriscope.studies.mahalanobis.train import Problem, problem
-from metriscope.studies.mahalanobis.trials.plan import METRICS, Measurement
+from metriscope.studies.mahalanobis.trials.plan import METRICS, Analytic, Measurement
 
-__all__ = ["Trained", "best_trials", "measured", "networks", "start_name", "summary", "training_loss", "truth_row"]
+__all__ = [
+    "RANKED",
+    "TITLES",
+    "Trained",
+    "analytic_error",
+    "best_trials",
+    "measured",
+    "networks",
+    "one_lost",
+    "relative_error",
+    "shares",
+    "start_name",
+    "summary",
+    "training_loss",
+    "truth_row",
+]
 
-# What part of WᵀW each activation's distance is on average: a ReLU unit sees one side of its hyperplane.
-METRIC_SHARE = {"abs": 1.0, "relu": 0.5, "truth": 1.0}
+TITLES = {**{name: activation_row(name).title for name in ACTIVATIONS}, "truth": "Ground truth"}
+# A sigmoid unit saturates: how much its weights measure has no scale, and so no rank.
+RANKED = ("abs", "relu", "truth")
 
 
 @dataclass(frozen=True)
@@ -65,18 +82,51 @@ def truth(task: Problem) -> Trained:
 
 
 def measured(spec: Measurement, run: Run) -> Result:
-    """Return one row per network, its metric's eigenvalues, and the eigenvalue that each matched unit stands for."""
+    """Return one row per network, its metric's eigenvalues, recovered eigenvalues, and errors of rewriting."""
     task, found = problem(spec.training.task), networks(run, spec.training)
-    rows = pd.DataFrame([_row(network, task, spec) for network in found])
-    spectra = [_spectrum(network, task, spec) for network in found if network.activation in METRIC_SHARE]
+    spectra = [_spectrum(network, task, spec) for network in found if network.activation in RANKED]
     recovery = [_recovery(network, task, spec) for network in found]
-    return Result({"trials": rows, "spectra": _joined(spectra), "recovery": _joined(recovery)})
+    rewritten = [_rewritten(network, task, spec) for network in found if network.activation == "abs"]
+    tables = {
+        "trials": pd.DataFrame([_row(network, task, spec) for network in found]),
+        "spectra": _joined(spectra),
+        "recovery": _joined(recovery),
+        "identities": pd.DataFrame(rewritten, columns=["identity", "trial", "error"]),
+    }
+    return Result(tables)
 
 
 def truth_row(spec: Measurement) -> pd.DataFrame:
     """Return the row of the analytic network on the Gaussian of a training."""
     task = problem(spec.training.task)
     return pd.DataFrame([_row(truth(task), task, spec)])
+
+
+def analytic_error(spec: Analytic) -> float:
+    """Return the largest relative error of the analytic network; NaN if any output is."""
+    gaussian = problem(spec.task).gaussian
+    x = gaussian.sample(spec.points, stream(spec.task.seed, NAME, spec.task.dim, "analytic", spec.task.gaussian))
+    centered = x - gaussian.mean
+    # By solving, not by whitening: the same route twice would prove nothing.
+    true = (centered * torch.linalg.solve(gaussian.cov, centered.mT).mT).sum(1).sqrt()
+    return relative_error(Mahalanobis.from_gaussian(gaussian.mean, gaussian.cov)(x), true)
+
+
+def relative_error(ours: Tensor, true: Tensor) -> float:
+    """Return the largest relative error; NaN if there is one among the values, which max alone would not promise.
+
+    >>> relative_error(torch.tensor([1.0, torch.nan]), torch.tensor([1.0, 1.0]))
+    nan
+    """
+    errors = ((ours - true) / true).abs()
+    return float("nan") if bool(errors.isnan().any()) else float(errors.max())
+
+
+def _rewritten(network: Trained, task: Problem, spec: Measurement) -> tuple[str, int, float]:
+    """Return how far a trained Abs network is from its own rewriting as mirrored ReLU pairs."""
+    x = task.x[: spec.rewritten].double()
+    one = copy.deepcopy(network.model).double()
+    return "mirrored", network.trial, relative_error(abs_to_relu(one)(x), one(x))
 
 
 def training_loss(network: Trained, task: Problem) -> float:
@@ -88,11 +138,27 @@ def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
     return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame({"activation": []})
 
 
+def one_lost(dim: int) -> probes.LostDirections:
+    """Return what theory says of one lost direction; in one dimension, where none can be lost, of one of two."""
+    return probes.lost_directions(max(dim, 2), 1)
+
+
 def _row(network: Trained, task: Problem, spec: Measurement) -> dict[str, object]:
     x, y = task.fresh(spec.test_samples, stream(*_test_points(spec.training.task, network.trial)))
     where = {k: getattr(network, k) for k in ("dim", "start", "activation", "trial")}
-    losses = {"train_mse": training_loss(network, task), "test_mse": _mse(network.model, x, y)}
-    return {**where, **losses, **_weights(network, task, spec), **_rank(network, task, spec)}
+    theory = one_lost(network.dim)
+    train, test = training_loss(network, task), _mse(network.model, x, y)
+    losses = {"train_mse": train, "test_mse": test}
+    row = {**where, **losses, **_weights(network, task, spec), **_rank(network, task, spec)}
+    largest = float(torch.linalg.eigvalsh(task.gaussian.cov)[-1]) ** 0.5
+    return row | {
+        "exact": train < spec.exact * theory.loss,
+        "loss_ratio": test / theory.loss,
+        "log_test": float(np.log10(test)) if test > 0 else float("nan"),
+        "centering_sd": row["centering"] / largest,
+        "pair_share": row["mirrored"] / network.dim,
+        "whiteness": row["data_sphericity"] / theory.sphericity,
+    }
 
 
 def _test_points(task: Task, trial: int) -> tuple[Any, ...]:
@@ -129,21 +195,33 @@ def _unique(network: Trained, spec: Measurement) -> Tensor:
     return functional.deduplicate(linear.weight, linear.bias, spec.mirror)[0]
 
 
+def shares(linear: nn.Linear, x: Tensor, activation: str) -> Tensor:
+    """Return each unit's mean squared slope on points: how much of its square the metric holds on average.
+
+    That is 1 for Abs and, for ReLU, how often the unit is on, so that units which are rarely on do not dominate.
+    """
+    z = x.double() @ linear.weight.double().mT + linear.bias.double()
+    return activation_row(activation).derivative(z).square().mean(0)
+
+
 def _metric(network: Trained, task: Problem, spec: Measurement) -> probes.MetricRank:
-    gaussian, share = task.gaussian, METRIC_SHARE[network.activation]
-    return probes.metric_rank(network.model.linear, gaussian.mean, gaussian.cov, share, spec.lost)
+    gaussian, linear = task.gaussian, network.model.linear
+    weights = shares(linear, task.x, network.model.activation_name)
+    return probes.metric_rank(linear, gaussian.mean, gaussian.cov, weights, spec.lost)
 
 
 def _rank(network: Trained, task: Problem, spec: Measurement) -> dict[str, float]:
-    names = ("data_sphericity", "rank", "lost", "lost_axis", "lost_share", "constant")
-    if network.activation not in METRIC_SHARE:  # a sigmoid unit saturates: its weights define no metric
-        return dict.fromkeys(names, float("nan"))
     found = _metric(network, task, spec)
     mean = found.eigenvalues.mean()
     white = float(np.linalg.norm(found.eigenvalues / mean - 1)) if mean > 0 else float("nan")
     lost = network.dim - found.rank
     largest = float(found.lost[-1].max()) if lost else float("nan")
-    return dict(zip(names, (white, found.rank, lost, found.lost_axis, largest, found.constant), strict=True))
+    names = ("rank", "lost", "lost_axis", "lost_share", "constant")
+    values = (found.rank, lost, found.lost_axis, largest, found.constant)
+    ranked = dict(zip(names, values, strict=True))
+    if network.activation not in RANKED:
+        ranked = dict.fromkeys(names, float("nan"))
+    return {"data_sphericity": white, **ranked}
 
 
 def _spectrum(network: Trained, task: Problem, spec: Measurement) -> pd.DataFrame:

@@ -11,8 +11,8 @@ from metriscope.probes import lost_directions
 from metriscope.report import Table, interval, number
 from metriscope.report.numbers import MISSING
 from metriscope.studies.mahalanobis.measure import Results
-from metriscope.studies.mahalanobis.plan import NAME, PAPER, TITLES, Plan
-from metriscope.studies.mahalanobis.trials.measure import best_trials
+from metriscope.studies.mahalanobis.plan import NAME, PAPER, Plan
+from metriscope.studies.mahalanobis.trials.measure import TITLES, best_trials
 from metriscope.studies.mahalanobis.trials.plan import METRICS
 from metriscope.studies.published import published
 
@@ -169,7 +169,8 @@ def lost(results: Results) -> Table:
                 "sphericity, theory": theory.sphericity if typical and activation == "abs" else np.nan,
             })  # fmt: skip
     note = (
-        "Means over the trials that lost a direction: the learned metric gives it under a tenth of its squared length. "
+        "Means over the trials that lost a direction: the learned metric, in which each unit counts as often as it is "
+        "on, gives it under a tenth of its squared length. "
         "“Smallest variance”: the share of them whose last direction lies mostly on the principal axis of least "
         "variance. Theory: white in the others, the best constant in place of as many as the median trial lost."
     )

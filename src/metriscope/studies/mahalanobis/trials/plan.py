@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from metriscope.studies.mahalanobis.plan import NAME, Training
+from metriscope.studies.mahalanobis.plan import EXACT, NAME, Task, Training
 
-__all__ = ["METRICS", "Measurement", "Metric"]
+__all__ = ["METRICS", "Analytic", "Measurement", "Metric"]
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,23 @@ class Measurement:
     """Every metric of the networks of one training.
 
     Two units mirror each other from a |cosine| of ``mirror`` on; a direction is lost if the metric gives it less than
-    ``lost`` of its true squared length.
+    ``lost`` of its true squared length; a trial is exact if its training loss is under ``exact`` of what one lost
+    direction costs. Abs networks are rewritten with ReLU, and compared on the first ``rewritten`` training points.
     """
 
     training: Training
     test_samples: int
     mirror: float = 0.999
     lost: float = 0.1
-    method: int = 1  # raised when the same request would give other numbers
+    exact: float = EXACT
+    rewritten: int = 200
+    method: int = 2  # raised when the same request would give other numbers
     study: str = NAME
+
+
+@dataclass(frozen=True)
+class Analytic:
+    """The analytic network of one Gaussian against the distance by solving, on so many new points."""
+
+    task: Task
+    points: int = 1_000
