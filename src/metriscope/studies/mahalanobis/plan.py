@@ -202,10 +202,16 @@ class Options:
     """How much to run."""
     dims: tuple[int, ...] = DIMS
     """Dimensions of the Gaussians; one that is not in the paper runs as the nearest that is, in log scale."""
-    trials: Annotated[int | None, arg(help_behavior_hint="(default: 20; quick: 20 / 8 / 2)")] = None
-    """Trainings of each network on the main Gaussian, in 2-D / 10-D / 100-D."""
+    trials: Annotated[
+        int | None, arg(help_behavior_hint="(default: 20; quick: 20 / 8 / 2, further Gaussians 20 / 4)")
+    ] = None
+    """Trainings of each network on each Gaussian, in 2-D / 10-D / 100-D."""
     epochs: Annotated[
-        int | None, arg(help_behavior_hint="(default: 10,000 / 50,000 / 250,000; quick: 10,000 / 10,000 / 100)")
+        int | None,
+        arg(
+            help_behavior_hint="(default: 10,000 / 50,000 / 250,000; "
+            "quick: 10,000 / 10,000 / 100, further Gaussians 10,000 / 50,000)"
+        ),
     ] = None
     """Full-batch steps of Adam, in 2-D / 10-D / 100-D."""
     samples: Annotated[int | None, arg(help_behavior_hint="(default: 1,000 / 1,000 / 10,000)")] = None
