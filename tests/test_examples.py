@@ -142,7 +142,7 @@ def test_small_networks_learn_the_digits_and_their_pages_can_be_made(printed, fo
     assert main(["inspect", f"{model}:cnn", *weights, *data, "--out", str(folder / "one")]) == 0
     named = [f"{model}:cnn@{files / name}.safetensors" for name in ("cnn-1", "cnn-2")]
     assert main(["compare", *named, *data, "--out", str(folder / "two")]) == 0
-    page = (folder / "one" / "report.html").read_text(encoding="utf-8")
+    page = (folder / "one" / "inspect.html").read_text(encoding="utf-8")
     assert "http" not in page.replace("http-equiv", "")
     assert page.count("<title>point ") == 1_000
-    assert "Centred alignment 0." in (folder / "two" / "report.html").read_text(encoding="utf-8")
+    assert "Centred alignment 0." in (folder / "two" / "compare.html").read_text(encoding="utf-8")

@@ -238,6 +238,19 @@ def test_every_public_name_is_there_and_listed():
     assert len(set(metriscope.__all__)) == len(metriscope.__all__)
 
 
+REACHABLE = """
+import metriscope
+for name in ("rng", "functional", "data", "nn", "probes", "vq", "sklearn"):
+    answer[name] = [name in dir(metriscope), getattr(metriscope, name).__name__]
+"""
+
+
+def test_modules_are_reachable_after_importing_the_package_alone():
+    answer = run_alone(REACHABLE)
+    assert len(answer) == 7
+    assert all(found == [True, f"metriscope.{name}"] for name, found in answer.items())
+
+
 def test_a_name_that_is_not_there_is_refused():
     with pytest.raises(AttributeError, match="module 'metriscope' has no attribute 'absent'"):
         _ = metriscope.absent

@@ -9,7 +9,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from metriscope import data as data
+    from metriscope import functional as functional
+    from metriscope import nn as nn
     from metriscope import probes, sklearn
+    from metriscope import rng as rng
+    from metriscope import vq as vq
     from metriscope.nn import (
         Abs,
         Mahalanobis,
@@ -74,9 +79,12 @@ __all__ = [
     "vq_kernel",
 ]
 
+# Not in ``__all__``: ``from metriscope import *`` must not replace a user's own ``nn`` or ``data``.
+_MODULES = ("data", "functional", "nn", "probes", "rng", "sklearn", "vq")
+
 
 def __getattr__(name: str) -> Any:
-    if name in ("probes", "sklearn"):
+    if name in _MODULES:
         return import_module(f"metriscope.{name}")
     if name in __all__:
         # Whatever reads patterns loads the layers too, so the first look costs nothing.
@@ -86,4 +94,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*__all__, "__version__"])
+    return sorted({*__all__, *_MODULES, "__version__"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import sys
+import traceback
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -94,20 +95,19 @@ def inspect(
         network: package.module:factory or path/to/file.py:factory, called without arguments.
         data: Points, a .npy file.
         weights: State of the network, a .safetensors file.
-        labels: One label a point, a .npy file.
+        labels: One label per point, a .npy file.
         layers: Names or glob patterns of the layers to capture.
-        out: Folder for the page and its tables.
+        out: Folder for inspect.html and tables/inspect/.
     """
-    from metriscope.loading import load_array, load_labels, patterns_of
+    from metriscope.loading import load_array, load_labels, patterns_of, short_name
     from metriscope.report.export import write_report
     from metriscope.report.inspection import Subject, inspect_page
     from metriscope.runs.provenance import provenance
 
     points = load_array(data)
     known = load_labels(labels, len(points))
-    named = network if weights is None else f"{network}@{weights}"
-    subject = Subject(network.rpartition(":")[2], patterns_of(named, points, layers), known)
-    print(f"report: {write_report(inspect_page(subject, provenance()), out)}")
+    subject = Subject(short_name(network), patterns_of(network, points, layers, weights), known)
+    print(f"report: {write_report(inspect_page(subject, provenance()), out, 'inspect.html')}")
     return 0
 
 
@@ -126,19 +126,20 @@ def compare(
         first: FACTORY, FACTORY@weights.safetensors, or a folder of saved patterns.
         second: The same for the other network.
         data: Points, a .npy file.
-        labels: One label a point, a .npy file.
-        out: Folder for the page and its tables.
+        labels: One label per point, a .npy file.
+        out: Folder for compare.html and tables/compare/.
     """
-    from metriscope.loading import load_array, load_labels, patterns_of, short_name
+    from metriscope.loading import check_comparable, load_array, load_labels, patterns_of, short_name
     from metriscope.report.export import write_report
     from metriscope.report.inspection import Subject, compare_page
     from metriscope.runs.provenance import provenance
 
     points = None if data is None else load_array(data)
     one, two = (patterns_of(named, points) for named in (first, second))
+    check_comparable(first, one, second, two)
     known = load_labels(labels, len(one))
     subjects = [Subject(f"{k}: {short_name(n)}", p, known) for k, n, p in (("A", first, one), ("B", second, two))]
-    print(f"report: {write_report(compare_page(subjects[0], subjects[1], provenance()), out)}")
+    print(f"report: {write_report(compare_page(subjects[0], subjects[1], provenance()), out, 'compare.html')}")
     return 0
 
 
@@ -219,8 +220,9 @@ def bench(name: Annotated[Positional[str], arg(metavar="[NAME]")] = "", /) -> in
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; errors of the user's making are one sentence on standard error."""
-    arguments = sys.argv[1:] if arguments is None else arguments
+    """Run the command; errors of the user's making are one sentence on standard error; --debug adds the traceback."""
+    given = sys.argv[1:] if arguments is None else arguments
+    debug, arguments = "--debug" in given, [word for word in given if word != "--debug"]
     if arguments == ["--version"]:
         print(f"metriscope {__version__}")
         return 0
@@ -229,10 +231,11 @@ def main(arguments: list[str] | None = None) -> int:
     app.command(name="reproduce")(_reproduce)
     for command in (inspect, compare, runs, data, bench):
         app.command(command)
+    about = f"Metriscope {__version__}. With --debug, anywhere, an error shows its whole traceback."
     try:
         if arguments[:1] == ["reproduce"]:
             return reproduce(arguments[1:])
-        return int(app.cli(prog="metriscope", description=f"Metriscope {__version__}", args=arguments))
+        return int(app.cli(prog="metriscope", description=about, args=arguments))
     except BrokenPipeError:
         # Whoever read our output has seen enough; what is still buffered must not raise again at exit.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -241,5 +244,19 @@ def main(arguments: list[str] | None = None) -> int:
         print("metriscope: stopped; the same command goes on from here", file=sys.stderr)
         return 130
     except (ValueError, OSError, RuntimeError) as error:
-        print(f"metriscope: {error}", file=sys.stderr)
+        if debug:
+            traceback.print_exception(error)
+        print(f"metriscope: {_sentence(error)}", file=sys.stderr)
         return 2
+
+
+def _sentence(error: Exception) -> str:
+    """Return what an error says; one that no code of ours raised on purpose also says what it is and where."""
+    places = traceback.extract_tb(error.__traceback__)
+    package = Path(__file__).parent
+    own = [place for place in places if Path(place.filename).is_relative_to(package)]
+    if isinstance(error, OSError) or not places or not own or own[-1] is places[-1]:
+        return str(error)
+    said = " ".join(str(error).split())
+    at = f"{Path(own[-1].filename).relative_to(package.parent)}:{own[-1].lineno}"
+    return f"{said} ({type(error).__name__} below {at}, not foreseen: --debug shows the traceback)"

@@ -1,5 +1,6 @@
 import csv
 import errno
+import hashlib
 import os
 import re
 import stat
@@ -24,7 +25,9 @@ def test_a_report_is_a_page_and_two_files_a_table(page, tmp_path):
     path = write_report(page, tmp_path / "new" / "out")
     assert path == tmp_path / "new" / "out" / "report.html"
     assert path.read_text("utf-8") == render(page)
-    assert names(path.parent) == ["errors.csv", "errors.parquet", "report.html", "units.csv", "units.parquet"]
+    tables = ["errors.csv", "errors.parquet", "index.json", "units.csv", "units.parquet"]
+    assert names(path.parent / "tables") == tables
+    assert names(path.parent) == sorted([*tables, "report.html"])
 
 
 def test_page_csv_and_parquet_tell_the_same_values(tmp_path):
@@ -44,7 +47,7 @@ def test_page_csv_and_parquet_tell_the_same_values(tmp_path):
 def test_writing_again_replaces_and_leaves_nothing_else(page, tmp_path):
     first = write_report(page, tmp_path).read_bytes()
     assert write_report(page, tmp_path).read_bytes() == first
-    assert len(names(tmp_path)) == 5
+    assert len(names(tmp_path)) == 6
 
 
 def test_files_have_the_rights_of_any_new_file(page, tmp_path):
@@ -56,7 +59,7 @@ def test_files_have_the_rights_of_any_new_file(page, tmp_path):
 def test_a_file_in_the_way_is_explained_in_a_sentence(page, tmp_path):
     target = tmp_path / "file"
     target.write_text("x")
-    with pytest.raises(ReportError, match=r"^cannot write .*errors\.csv: a file stands where a folder should be$"):
+    with pytest.raises(ReportError, match=r"^cannot write .*index\.json: a file stands where a folder should be$"):
         write_report(page, target)
 
 
@@ -91,3 +94,74 @@ def test_a_companion_is_written_beside_the_page_and_linked_from_it(tmp_path):
 def test_a_companion_needs_a_name_of_its_own(name):
     with pytest.raises(ValueError, match="companion"):
         Companion(name, "t", "t", "")
+
+
+def tables_page(*tables, companions=()):
+    frame = pd.DataFrame({"a": [1, 2]})
+    blocks = [Table(name, name, frame) for name in tables] + [Companion(name, name, "t", name) for name in companions]
+    return Page("p", "", (Section("s", tuple(blocks)),))
+
+
+def test_a_page_of_another_name_leaves_the_report_and_its_tables_alone(page, tmp_path):
+    write_report(page, tmp_path)
+    before = {path: path.read_bytes() for path in tmp_path.rglob("*") if path.is_file()}
+    other = write_report(tables_page("errors"), tmp_path, "inspect.html")
+    assert other == tmp_path / "inspect.html"
+    assert {path: path.read_bytes() for path in before} == before
+    assert names(tmp_path / "tables" / "inspect") == ["errors.csv", "errors.parquet", "index.json"]
+    links = re.findall(r'<a href="(tables/[^"]*)">', other.read_text("utf-8"))
+    assert links == ["tables/inspect/errors.csv", "tables/inspect/errors.parquet"]
+    write_report(tables_page("units"), tmp_path)
+    assert names(tmp_path / "tables" / "inspect") == ["errors.csv", "errors.parquet", "index.json"]
+
+
+def test_what_a_page_no_longer_has_is_removed_and_nothing_else(tmp_path):
+    tables = tmp_path / "tables"
+    write_report(tables_page("kept", "gone", "edited", companions=["old.html"]), tmp_path)
+    (tables / "edited.csv").write_text("mine now")
+    (tables / "foreign.csv").write_text("never written by a page")
+    write_report(tables_page("kept", "new"), tmp_path)
+    assert names(tables) == [
+        *("edited.csv", "foreign.csv", "index.json"),
+        *("kept.csv", "kept.parquet", "new.csv", "new.parquet"),
+    ]
+    assert names(tmp_path) == sorted([*names(tables), "report.html"])
+    write_report(tables_page(), tmp_path)
+    assert names(tables) == ["edited.csv", "foreign.csv", "index.json"]
+
+
+def test_what_was_written_before_a_failure_is_still_removed_later(tmp_path, monkeypatch):
+    def fail(page, tables):
+        raise KeyboardInterrupt
+
+    write_report(tables_page("one"), tmp_path)
+    with monkeypatch.context() as patch:
+        patch.setattr("metriscope.report.export.render", fail)
+        with pytest.raises(KeyboardInterrupt):
+            write_report(tables_page("two"), tmp_path)
+    write_report(tables_page("three"), tmp_path)
+    assert names(tmp_path / "tables") == ["index.json", "three.csv", "three.parquet"]
+
+
+@pytest.mark.parametrize(
+    "index", ["nonsense", "[]", '{"format": "metriscope report 1", "files": {"../x.csv": "FOREIGN"}}']
+)
+def test_a_damaged_or_edited_index_removes_nothing(index, tmp_path):
+    (tmp_path / "x.csv").write_text("mine")
+    (tmp_path / "out" / "tables").mkdir(parents=True)
+    digest = hashlib.sha256(b"mine").hexdigest()
+    (tmp_path / "out" / "tables" / "index.json").write_text(index.replace("FOREIGN", digest))
+    (tmp_path / "out" / "tables" / "old.csv").write_text("old")
+    write_report(tables_page("t"), tmp_path / "out")
+    assert names(tmp_path) == ["index.json", "old.csv", "report.html", "t.csv", "t.parquet", "x.csv"]
+
+
+@pytest.mark.parametrize("name", ["report", "../up.html", "a/b.html", "", ".html"])
+def test_a_page_is_named_like_a_page(name, tmp_path):
+    with pytest.raises(ValueError, match=r"a page's file name is like report\.html, got"):
+        write_report(tables_page(), tmp_path, name)
+
+
+def test_a_companion_cannot_replace_its_page(tmp_path):
+    with pytest.raises(ValueError, match=r"a companion of inspect\.html needs another file name"):
+        write_report(tables_page(companions=["inspect.html"]), tmp_path, "inspect.html")

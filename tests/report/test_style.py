@@ -115,3 +115,19 @@ def test_an_unknown_axis_is_refused():
     _, axes = style.figure()
     with pytest.raises(ValueError, match="'x', 'y' or 'xy', got 'z'"):
         style.log_axes(axes[0, 0], "z")
+
+
+def test_a_legend_shows_every_name_also_those_that_begin_with_an_underscore():
+    drawing, axes = style.figure()
+    ax = axes[0, 0]
+    ax.plot([0, 1], label="_act")
+    ax.plot([0, 1])
+    ax.hist([1, 2], label="__bars")
+    ax.plot([0, 1], label=" spaced")
+    ax.fill_between([0, 1], [1, 2], label="net._act")
+    for _ in range(2):
+        style.legend(ax)
+        drawing.draw_without_rendering()
+        shown = [text.get_text() for text in ax.get_legend().get_texts()]
+        assert sorted(shown) == [" spaced", "__bars", "_act", "net._act"]
+    assert ax.lines[0].get_label() == "_act"

@@ -3,8 +3,8 @@
 from metriscope.data.errors import DataError
 from metriscope.data.gaussians import Gaussian, random_gaussian
 from metriscope.data.idx import read_idx
-from metriscope.data.images import mnist_5k, pixels
-from metriscope.data.loading import available, fetch, load
+from metriscope.data.images import pixels
+from metriscope.data.loading import available, digest, fetch, load, mnist_5k
 from metriscope.data.moons import sphere_moons, turn, two_moons
 from metriscope.data.registry import names
 from metriscope.data.sets import DataSet, Labelled
@@ -15,6 +15,7 @@ __all__ = [
     "Gaussian",
     "Labelled",
     "available",
+    "digest",
     "fetch",
     "load",
     "mnist_5k",

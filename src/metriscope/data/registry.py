@@ -19,8 +19,9 @@ __all__ = ["ROWS", "Row", "names", "row"]
 class Row:
     """What is known of a data set before any of it is read.
 
-    ``read`` takes the path of each file by its name. A set without files comes with an installed package. An
-    ``archive`` holds all the files; ``instead`` is the embedded set to fall back on.
+    ``read`` takes the path of each file by its name. A set without files comes with an installed package, and
+    ``sha256`` is the digest of its content. An ``archive`` holds all the files; ``instead`` is the embedded set to
+    fall back on.
     """
 
     kind: Literal["images", "table", "sequences"]
@@ -32,6 +33,7 @@ class Row:
     archive: File | None = None
     instead: str = ""
     note: str = ""
+    sha256: str = ""
 
     @property
     def size(self) -> int:
@@ -111,10 +113,42 @@ ROWS: dict[str, Row] = {
         )[0],
         instead="mnist-5k",
     ),
-    "mnist-5k": Row("images", 4_000, 1_000, 10, images.mnist_5k_parts, note=FIFTH),
-    "digits": Row("images", 1_442, 355, 10, images.digits_parts, note=f"grey levels are 0 to 16; {FIFTH}"),
-    "wine": Row("table", 144, 34, 3, tables.wine_parts, note=FIFTH),
-    "breast_cancer": Row("table", 456, 113, 2, tables.breast_cancer_parts, note=FIFTH),
+    "mnist-5k": Row(
+        kind="images",
+        train=4_000,
+        test=1_000,
+        classes=10,
+        read=images.mnist_5k_parts,
+        note=FIFTH,
+        sha256="3a4c89cca0dbeb79dc67c7c6313c0261d710c86421171f98e50108e2e89e20fc",
+    ),
+    "digits": Row(
+        kind="images",
+        train=1_442,
+        test=355,
+        classes=10,
+        read=images.digits_parts,
+        note=f"grey levels are 0 to 16; {FIFTH}",
+        sha256="360bb7bf8c743eda5c6fa80e040d670e09d5d16dc70c268078db9b4cf8920351",
+    ),
+    "wine": Row(
+        kind="table",
+        train=144,
+        test=34,
+        classes=3,
+        read=tables.wine_parts,
+        note=FIFTH,
+        sha256="5f2bfe5780499e5ddb6a7c416bd0c65849fe6d8e3c69bf8c2bd773694ef55b14",
+    ),
+    "breast_cancer": Row(
+        kind="table",
+        train=456,
+        test=113,
+        classes=2,
+        read=tables.breast_cancer_parts,
+        note=FIFTH,
+        sha256="3096c80b66b7e1b48b721b7c1cb59f19e3f86e8db1f3301bd19c08083586bc7b",
+    ),
     "adult": Row(
         kind="table",
         train=32_561,

@@ -2,36 +2,102 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
+import re
+from collections.abc import Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from metriscope.report.page import render
+from metriscope.runs.codec import from_json, to_json
 from metriscope.runs.disk import temporary, write
-from metriscope.runs.errors import reason
+from metriscope.runs.errors import Damage, reason
 
 if TYPE_CHECKING:
     from metriscope.report.blocks import Page, Table
 
-__all__ = ["ReportError", "write_report"]
+__all__ = ["INDEX", "ReportError", "tables_folder", "write_report"]
+
+# What a page wrote, in the folder of its tables: each file beside the page with its SHA-256.
+INDEX = "index.json"
+_FORMAT = "metriscope report 1"
+_PAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*\.html")
 
 
 class ReportError(RuntimeError):
     """A report could not be written; the message says which file and why."""
 
 
-def write_report(page: Page, out: Path) -> Path:
-    """Write ``out/report.html``, its tables as ``out/tables/<name>.csv`` and ``.parquet``, and its companions.
+def write_report(page: Page, out: Path, name: str = "report.html") -> Path:
+    """Write ``page`` as ``out/<name>`` with its tables as CSV and Parquet and its companions; return its path.
 
-    The page is written last, so that a page that is there has the others beside it; its path is returned.
+    The tables of ``report.html`` stand in ``out/tables/``, those of any other page in a folder of their own there:
+    ``inspect.html`` has ``out/tables/inspect/``. What an earlier page of the same name wrote and this one no longer
+    has is removed, unless it was changed since. The page is written last, so that a page that is there has the others
+    beside it.
     """
-    out = Path(out)
-    contents = {out / "tables" / name: data for table in page.tables for name, data in table_files(table).items()}
-    contents |= {out / companion.name: companion.html.encode() for companion in page.companions}
-    contents[out / "report.html"] = render(page).encode()
-    for path, data in contents.items():
-        _write_or_explain(path, data)
-    return out / "report.html"
+    out, tables = Path(out), tables_folder(name)
+    _check_apart(page, name)
+    files = {f"{tables}/{file}": data for table in page.tables for file, data in table_files(table).items()}
+    files |= {companion.name: companion.html.encode() for companion in page.companions}
+    index = out / tables / INDEX
+    written, earlier = {file: hashlib.sha256(data).hexdigest() for file, data in files.items()}, _read_index(index)
+    if earlier | written:
+        # Both are listed while this one is written, so that nothing is forgotten if it is never finished.
+        _write_or_explain(index, _index(earlier | written))
+    for file, data in files.items():
+        _write_or_explain(out / file, data)
+    _write_or_explain(out / name, render(page, tables).encode())
+    if stale := {file: digest for file, digest in earlier.items() if file not in written}:
+        _remove_unchanged(out, tables, stale)
+        _write_or_explain(index, _index(written))
+    return out / name
+
+
+def tables_folder(name: str) -> str:
+    """Return the folder of a page's tables, beside the page.
+
+    >>> tables_folder("report.html"), tables_folder("inspect.html")
+    ('tables', 'tables/inspect')
+    """
+    if not _PAGE.fullmatch(name):
+        raise ValueError(f"a page's file name is like report.html, got {name!r}")
+    return "tables" if name == "report.html" else f"tables/{name.removesuffix('.html')}"
+
+
+def _check_apart(page: Page, name: str) -> None:
+    if name in (companion.name for companion in page.companions):
+        raise ValueError(f"a companion of {name} needs another file name than the page itself")
+
+
+def _index(files: Mapping[str, str]) -> bytes:
+    return to_json({"format": _FORMAT, "files": dict(files)}, INDEX)
+
+
+def _read_index(path: Path) -> dict[str, str]:
+    """Return the SHA-256 of each file that the last page wrote; none is known where no index can be read."""
+    try:
+        found = from_json(path.read_bytes())
+    except (OSError, Damage):
+        return {}
+    files = found.get("files") if isinstance(found, dict) and found.get("format") == _FORMAT else None
+    if not isinstance(files, dict):
+        return {}
+    return {file: digest for file, digest in files.items() if isinstance(digest, str)}
+
+
+def _remove_unchanged(out: Path, tables: str, files: Mapping[str, str]) -> None:
+    """Remove files that are still, byte for byte, what the page wrote; anything else is somebody's own."""
+    for file, digest in files.items():
+        path = out / file
+        # Whatever stands in an index that somebody edited, no other folder is touched.
+        if path.parent not in (out, out / tables):
+            continue
+        with suppress(OSError):
+            if hashlib.sha256(path.read_bytes()).hexdigest() == digest:
+                path.unlink()
 
 
 def table_files(table: Table) -> dict[str, bytes]:

@@ -53,19 +53,24 @@ def inspect_page(subject: Subject, provenance: dict[str, object]) -> Page:
         Section("Geometry", _geometry(subject)),
         Section("Most novel points", _novel(subject)),
     )
-    return Page(subject.name, f"{count:,} points, {bits:,} signs a point", sections, provenance)
+    return Page(subject.name, f"{_points(count)}, {bits:,} signs per point", sections, provenance)
 
 
 def compare_page(one: Subject, two: Subject, provenance: dict[str, object]) -> Page:
     """Return the page of two networks on the same points."""
+    alone = (Prose("The alignment is undefined: it compares distances between points, and there is one point only."),)
     sections = (
-        Section("Alignment", _alignment(one, two)),
+        Section("Alignment", _alignment(one, two) if len(one.patterns) > 1 else alone),
         Section("Heat kernels", _heat(one, two)),
         Section("Geometry side by side", (*_embedding(one, "a"), *_embedding(two, "b"))),
         Section("What was captured", (*_captured(one, "-a"), *_captured(two, "-b"))),
         Section("Units", (*_units(one, "-a"), *_units(two, "-b"))),
     )
-    return Page(f"{one.name} against {two.name}", f"{len(one.patterns):,} points", sections, provenance)
+    return Page(f"{one.name} against {two.name}", _points(len(one.patterns)), sections, provenance)
+
+
+def _points(count: int) -> str:
+    return f"{count:,} point" + ("" if count == 1 else "s")
 
 
 def _captured(subject: Subject, suffix: str = "") -> tuple[Block, ...]:
@@ -101,8 +106,11 @@ def _units(subject: Subject, suffix: str = "") -> tuple[Block, ...]:
     axes[0, 0].set(xlabel="units, least active first", ylabel="share of points on", ylim=(-0.03, 1.03))
     legend(axes[0, 0], "upper left")
     name = f"activity{suffix}"
-    caption = "Each line is a layer: the share of points on whose positive side a unit lies, over its units."
-    blocks: list[Block] = [
+    layers = len(subject.patterns.layers)
+    caption = "Each line is a layer: the share of points at which a unit is on, over its units."
+    caption += f" The first {len(CYCLE)} of {layers} layers are drawn." if layers > len(CYCLE) else ""
+    blocks: list[Block] = _silence(subject, table["status"])
+    blocks += [
         Table(f"units{suffix}", f"{subject.name}: units by layer", found.summary()),
         Figure(name, "How often units are on", to_svg(drawing, name), caption),
     ]
@@ -112,16 +120,36 @@ def _units(subject: Subject, suffix: str = "") -> tuple[Block, ...]:
     return tuple(blocks)
 
 
+def _silence(subject: Subject, status: pd.Series) -> list[Block]:
+    """Return a warning where no unit is off at some points and on at others."""
+    if not status.isin(["dead", "always on"]).all():
+        return []
+    if len(subject.patterns) == 1:
+        text = "There is one point only, at which every unit is either off or on: none can be called dead or always on."
+    else:
+        text = f"**No unit of {subject.name} tells any two points apart**: each is off at all of them, or on at all."
+    return [Prose(text)]
+
+
 def _geometry(subject: Subject) -> tuple[Block, ...]:
     shown = subject.sample()
     kernel = vq_kernel(shown.patterns)
     regions = region_count(subject.patterns)
     text = (
         f"The VQ distance of two points is the number of units that put them on different sides. "
-        f"{len(subject.patterns):,} points fall into {regions:,} different patterns; "
-        f"the mean distance of two points is {number(float(kernel.mean()))} of {subject.patterns.width:,}."
+        f"{_points(len(subject.patterns))} fall{'s' if len(subject.patterns) == 1 else ''} into {regions:,} different "
+        f"pattern{'' if regions == 1 else 's'}; {_mean_distance(kernel, subject.patterns.width)}"
     )
     return (Prose(text + _within(kernel, shown.labels)), _kernel_figure(kernel, shown), *_embedding(subject, "mds"))
+
+
+def _mean_distance(kernel: np.ndarray, width: int) -> str:
+    count = len(kernel)
+    if count < 2:
+        return "the mean distance of two points is undefined, because there is one point only."
+    # The diagonal is no pair of points.
+    mean = float(kernel.sum(dtype=np.float64)) / (count * (count - 1))
+    return f"the mean distance of two points is {number(mean)} of {width:,}."
 
 
 def _within(kernel: np.ndarray, labels: np.ndarray | None) -> str:
@@ -151,16 +179,25 @@ def _kernel_figure(kernel: np.ndarray, shown: Subject) -> Figure:
 
 
 def _embedding(subject: Subject, name: str) -> tuple[Block, ...]:
-    fitted = VQMDS(n_components=2).fit(subject.patterns)
-    shown = subject.sample()
-    rows = subject.shown_rows()
+    """Return the map of the points, or the reason why there is none."""
+    points, patterns = len(subject.patterns), region_count(subject.patterns)
+    if patterns < 2:
+        why = f"all {points:,} points have the same pattern" if points > 1 else "there is one point only"
+        return (Prose(f"{subject.name}: a map of the points is undefined, because {why} and no distance is left."),)
+    # No three corners of a cube lie on a line: two patterns span one axis, and three at least two.
+    axes = min(2, patterns - 1)
+    fitted = VQMDS(n_components=axes).fit(subject.patterns)
+    shown, rows = subject.sample(), subject.shown_rows()
     titles = [_title(i, shown) for i in range(len(shown.patterns))]
-    axes = ("first axis", "second axis")
-    svg = hover_scatter(f"{name}-embedding", fitted.embedding_[rows], titles, shown.labels, axes)
+    places = np.zeros((len(rows), 2))
+    places[:, :axes] = fitted.embedding_[rows]
+    names = ("first axis", "second axis" if axes == 2 else "")
+    svg = hover_scatter(f"{name}-embedding", places, titles, shown.labels, names)
     values = ", ".join(number(float(v)) for v in fitted.eigenvalues_)
+    line = " The points have two different patterns, so that a second axis is undefined." if axes == 1 else ""
     caption = (
-        f"Classical MDS of the VQ distance, exact, {len(rows):,} of {len(subject.patterns):,} points drawn; rest the "
-        f"pointer on a point to see which it is. Eigenvalues: {values}."
+        f"Classical MDS of the VQ distance, exact, {len(rows):,} of {points:,} points drawn; rest the "
+        f"pointer on a point to see which it is. Eigenvalues: {values}.{line}"
     )
     return (Figure(f"{name}-embedding", f"{subject.name}: map of the points", svg, caption),)
 
@@ -173,9 +210,11 @@ def _title(i: int, shown: Subject) -> str:
 def _novel(subject: Subject) -> tuple[Block, ...]:
     patterns = subject.patterns
     if len(patterns) < 2:
-        return (Prose("One point has no neighbour to be unlike."),)
+        return (Prose("Novelty is undefined: there is one point only, and no other that it could be unlike."),)
     # Among themselves a point's nearest is itself: the second nearest is another.
     distances = novelty(patterns, patterns, k=2)
+    if not distances.any():
+        return (Prose("No point is novel: each shares its pattern with another, so that all distances are 0."),)
     top = np.argsort(-distances, kind="stable")[:NOVEL]
     frame = pd.DataFrame({"point": patterns.ids[top], "signs to the nearest other point": distances[top]})
     if subject.labels is not None:
@@ -221,7 +260,11 @@ def _layer_map(one: Subject, two: Subject) -> Figure:
 
 def _heat(one: Subject, two: Subject) -> tuple[Block, ...]:
     a, b = one.sample(), two.sample()
-    typical = float(np.mean([vq_kernel(s.patterns).mean() for s in (a, b)])) or 1.0
+    typical = float(np.mean([vq_kernel(s.patterns).mean() for s in (a, b)]))
+    if typical == 0:
+        points = _points(len(a.patterns))
+        text = f"The cosine of the heat kernels is 1 at every scale and says nothing: all distances of {points} are 0."
+        return (Prose(text),)
     drawing, axes = figure(9.2, 2.8)
     forms = {"distance": ("exp(−d / σ²)", typical, "abs"), "squared": ("exp(−d² / σ²)", typical**2, "relu")}
     for form, (label, unit, colour) in forms.items():

@@ -21,9 +21,13 @@ __all__ = ["render"]
 _XMLNS = ' xmlns="http://www.w3.org/2000/svg"'
 
 
-def render(page: Page) -> str:
-    """Return ``page`` as an HTML document; the same page gives the same bytes."""
-    text = _template().render(page=page, counts=verdict_counts(page), provenance=list(rows(page.provenance)))
+def render(page: Page, tables: str = "tables") -> str:
+    """Return ``page`` as an HTML document; the same page gives the same bytes.
+
+    ``tables`` is the folder, beside the page, that its links to tables lead to.
+    """
+    known = {"page": page, "tables": tables, "counts": verdict_counts(page)}
+    text = _template().render(**known, provenance=list(rows(page.provenance)))
     # The macros in front leave empty lines, and a document must open with its type.
     return text.lstrip()
 

@@ -6,7 +6,9 @@ Drawing never goes through pyplot: figures are plain objects, and nothing global
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -57,6 +59,10 @@ class _Colours(Mapping[str, str]):
 COLOURS: Mapping[str, str] = _Colours()
 CYCLE = ("#0a5fae", "#d55e00", "#009e73", "#e69f00", "#56b4e9", INK)
 
+# What a label that begins with an underscore is hidden behind, and the labels that matplotlib gives by itself.
+_SHIELD = "\N{ZERO WIDTH SPACE}"
+_OWN_LABEL = re.compile(r"_(child\d+|container\d+|nolegend_)")
+
 RC: Mapping[str, Any] = MappingProxyType(
     {
         "axes.axisbelow": True,
@@ -104,7 +110,26 @@ def figure(
 def legend(ax: Axes, place: str = "best") -> None:
     """Add a legend without a frame at ``place``, a name such as "upper right"."""
     looks: dict[str, Any] = {"frameon": False, "fontsize": 9, "labelcolor": INK, "handlelength": 1.6}
-    ax.legend(**{"loc": place, **looks})
+    with _underscores_shown(ax):
+        made = ax.legend(**{"loc": place, **looks})
+    for text in made.get_texts():
+        text.set_text(text.get_text().removeprefix(_SHIELD))
+
+
+@contextmanager
+def _underscores_shown(ax: Axes) -> Iterator[None]:
+    """Shield labels such as ``_act`` from matplotlib, which leaves out of a legend what begins with an underscore."""
+    artists: list[Any] = [*ax.get_children(), *ax.containers]
+    labels = [(artist, artist.get_label()) for artist in artists]
+    # The label of an axis is a text object; those that matplotlib gives itself stay out of the legend.
+    named = [(a, s) for a, s in labels if isinstance(s, str) and s.startswith("_") and not _OWN_LABEL.fullmatch(s)]
+    for artist, label in named:
+        artist.set_label(_SHIELD + label)
+    try:
+        yield
+    finally:
+        for artist, label in named:
+            artist.set_label(label)
 
 
 def settle(drawing: Figure) -> None:

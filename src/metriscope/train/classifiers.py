@@ -2,9 +2,9 @@
 
 Axes: S networks, N points, D features, K units, C classes, E epochs.
 
-Every network of :data:`metriscope.nn.ARCHITECTURES` is trained by the same compiled passes over points that were packed
-once (:mod:`metriscope.train.blocks`). A network never meets its company: it ends in the same bits alone, among twenty,
-and on any number of threads.
+Networks whose activations and head have kernels are trained by the same compiled passes over points that were packed
+once (:mod:`metriscope.train.blocks`); any other row of :data:`metriscope.nn.ARCHITECTURES` is trained by autograd. A
+network never meets its company: it ends bit-identical alone, among twenty, and on any number of threads.
 """
 
 from __future__ import annotations
@@ -22,8 +22,9 @@ from metriscope.nn import ARCHITECTURES
 from metriscope.train import blocks
 from metriscope.train.blocks import GROUP, PADDING
 from metriscope.train.loop import workers_available
+from metriscope.train.uncompiled import AutogradClassifier
 
-__all__ = ["Classifier", "Examples", "Scores", "advance", "examples", "measure"]
+__all__ = ["Classifier", "Examples", "Scores", "advance", "classifier", "compilable", "examples", "measure"]
 
 # The sum over blocks is taken in this many parts, whatever the number of threads, and the parts are then added.
 PARTS = 2
@@ -31,10 +32,15 @@ PARTS = 2
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Points packed for training or measuring, and their labels in packed order, eight a row, -1 behind the last."""
+    """Points packed for training or measuring, and their labels in packed order, eight per row, -1 behind the last.
+
+    ``x`` and ``y`` are the points and labels as they came, for networks that no compiled kernel knows.
+    """
 
     packed: blocks.Packed
     labels: Int[np.ndarray, "g 8"]
+    x: Float32[np.ndarray, "n d"]
+    y: Int[np.ndarray, n]
 
     def __len__(self) -> int:
         return self.packed.count
@@ -51,7 +57,7 @@ def examples(x: Float32[np.ndarray, "n d"], y: Int[np.ndarray, n], *, gradient: 
     packed = blocks.pack(x, gradient=gradient)
     labels = np.full(-(-len(y) // GROUP) * GROUP, -1, np.int64)
     labels[: len(y)] = y[packed.order]
-    return Examples(packed, labels.reshape(-1, GROUP))
+    return Examples(packed, labels.reshape(-1, GROUP), x, y)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,6 +130,28 @@ class Classifier:
         return {name: torch.from_numpy(own.copy()) for name, own in self._parameters()}
 
 
+Network = Classifier | AutogradClassifier
+
+
+def compilable(architecture: str) -> bool:
+    """Return whether every part of a named network has a compiled kernel.
+
+    >>> compilable("abs2-neg")
+    True
+    """
+    from metriscope.train import heads
+
+    row = ARCHITECTURES[architecture]
+    return row.hidden in heads.HIDDEN and row.head in heads.HEADS and row.output in heads.OUTPUTS
+
+
+def classifier(architecture: str, state: Mapping[str, Tensor]) -> Network:
+    """Return a named network ready for training, compiled where that is possible."""
+    if architecture in ARCHITECTURES and not compilable(architecture):
+        return AutogradClassifier(architecture, state)
+    return Classifier(architecture, state)
+
+
 def _matrix(architecture: str, state: Mapping[str, Tensor], name: str) -> tuple[int, int]:
     if name not in state or state[name].ndim != 2:
         raise ValueError(
@@ -134,7 +162,7 @@ def _matrix(architecture: str, state: Mapping[str, Tensor], name: str) -> tuple[
 
 
 def advance(
-    networks: Sequence[Classifier], data: Examples, epochs: int, lr: float = 1e-3, workers: int | None = None
+    networks: Sequence[Network], data: Examples, epochs: int, lr: float = 1e-3, workers: int | None = None
 ) -> tuple[Float[np.ndarray, "s e"], Float[np.ndarray, "s e"]]:
     """Train every network ``epochs`` full-batch steps further, in place.
 
@@ -155,9 +183,12 @@ def advance(
 
 
 def _train(
-    network: Classifier, data: Examples, epochs: int, lr: float, mapped: Callable[..., Iterable[None]]
+    network: Network, data: Examples, epochs: int, lr: float, mapped: Callable[..., Iterable[None]]
 ) -> Float[np.ndarray, "e 2"]:
     from metriscope.train import heads
+
+    if isinstance(network, AutogradClassifier):
+        return network.train(data.x, data.y, epochs, lr)
 
     packed, scores = data.packed, np.zeros((epochs, PARTS, 2))
     arrays = (packed.forward.arrays, _gradient_side(packed), data.labels)
@@ -178,7 +209,7 @@ def _train(
     return scores.sum(axis=1)
 
 
-def measure(networks: Sequence[Classifier], data: Examples, workers: int | None = None) -> Scores:
+def measure(networks: Sequence[Network], data: Examples, workers: int | None = None) -> Scores:
     """Return how every network does on some points, and how many of its units are at work there."""
     _check(networks, data)
     with ThreadPoolExecutor(workers or workers_available(), "measure") as pool:
@@ -188,9 +219,11 @@ def measure(networks: Sequence[Classifier], data: Examples, workers: int | None 
     return Scores(loss, accuracy, tuple(hidden), tuple(outputs))
 
 
-def _measure(network: Classifier, data: Examples) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _measure(network: Network, data: Examples) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     from metriscope.train import heads
 
+    if isinstance(network, AutogradClassifier):
+        return network.measure(data.x, data.y, heads.ACTIVE)
     scores, active = np.zeros(2), (np.zeros(network.units), np.zeros(network.classes))
     weights, packed = (network.values, network.derived), data.packed
     heads.prepare(*weights, packed.background)
@@ -199,7 +232,7 @@ def _measure(network: Classifier, data: Examples) -> tuple[np.ndarray, np.ndarra
     return (scores, *active)
 
 
-def _check(networks: Sequence[Classifier], data: Examples) -> None:
+def _check(networks: Sequence[Network], data: Examples) -> None:
     features, labels = data.packed.features, int(data.labels.max()) + 1
     for network in networks:
         if network.features != features:
