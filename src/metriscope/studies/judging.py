@@ -16,6 +16,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
+import numpy as np
+
 from metriscope.functional import holm
 from metriscope.report import Claim, Evidence, Requirement, Strength, Verdict, number
 from metriscope.studies.evidence import TESTS, Region, Sample, Test
@@ -52,11 +54,11 @@ class Values:
         table = tables.get(self.table)
         if table is None or self.column not in table:
             return None
-        for name, value in self.where:
-            if name not in table:
-                return None
-            table = table[table[name] == value]
-        return table if len(table) else None
+        if any(name not in table for name, _ in self.where):
+            return None
+        masks = [(table[name] == value).to_numpy(dtype=bool) for name, value in self.where]
+        found = table[np.logical_and.reduce(masks)] if masks else table
+        return found if len(found) else None
 
 
 @dataclass(frozen=True)
