@@ -15,7 +15,7 @@ from torch import Tensor
 from metriscope.nn import Mahalanobis
 from metriscope.report.plots import plane_nodes
 from metriscope.runs import Driver, Finished, Run, once
-from metriscope.studies.mahalanobis.axes.measure import axes, chance
+from metriscope.studies.mahalanobis.axes.measure import axes, chance, kept_all
 from metriscope.studies.mahalanobis.axes.plan import Chance
 from metriscope.studies.mahalanobis.diagnosis.measure import diagnosed
 from metriscope.studies.mahalanobis.diagnosis.plan import Diagnosis
@@ -90,7 +90,7 @@ def measure(plan: Plan, runs: Finished, driver: Driver) -> Results:
         "starts": starts_compared(first, history),
         "gaussians": _gaussians(trials),
         "identities": _identities(plan, found),
-        "axes": axes(trials, _chances(plan, driver)),
+        "axes": axes(trials, _chances(plan, kept_all(trials), driver)),
     }
     return Results(tables, *_plane(plan, first, runs))
 
@@ -138,8 +138,11 @@ def _joined(found: Mapping[Training, Run], name: str) -> pd.DataFrame:
     return pd.concat([_named(job, run.table(name)) for job, run in found.items()], ignore_index=True)
 
 
-def _chances(plan: Plan, driver: Driver) -> dict[Chance, Run]:
-    specs = [Chance(task) for task in dict.fromkeys(job.task for job in plan.jobs())]
+def _chances(plan: Plan, kept: pd.DataFrame, driver: Driver) -> dict[Chance, Run]:
+    """Return what chance recovers on the Gaussians on which there is something to compare with it."""
+    asked = set(zip(kept["dim"], kept["gaussian"], strict=True))
+    tasks = dict.fromkeys(job.task for job in plan.jobs())
+    specs = [Chance(task) for task in tasks if (task.dim, task.gaussian) in asked]
     done = driver.perform(specs, once(chance), "mahalanobis: what chance recovers")
     return {spec: done[spec] for spec in specs}
 

@@ -21,7 +21,7 @@ from metriscope.studies.mahalanobis.axes.plan import Chance
 from metriscope.studies.mahalanobis.plan import NAME
 from metriscope.studies.mahalanobis.train import problem
 
-__all__ = ["axes", "chance"]
+__all__ = ["axes", "chance", "kept_all"]
 
 # What is recovered, and its column among the trials.
 QUANTITIES = {"cosine": "eigenvector_cosine", "error": "eigenvalue_error"}
@@ -41,12 +41,16 @@ def chance(spec: Chance) -> Result:
     return Result({"chance": pd.DataFrame(rows)})
 
 
+def kept_all(trials: pd.DataFrame) -> pd.DataFrame:
+    """Return the trials of Abs from random starts that kept all directions."""
+    return trials[(trials["activation"] == "abs") & (trials["start"] == "random") & (trials["lost"] == 0)]
+
+
 def axes(trials: pd.DataFrame, found: Mapping[Chance, Run]) -> pd.DataFrame:
     """Return one row per Gaussian on which a trial of Abs from a random start kept all directions."""
-    abs_ = trials[(trials["activation"] == "abs") & (trials["start"] == "random") & (trials["lost"] == 0)]
-    rows = []
+    every, rows = kept_all(trials), []
     for spec, run in found.items():
-        kept = abs_[(abs_["dim"] == spec.task.dim) & (abs_["gaussian"] == spec.task.gaussian)]
+        kept = every[(every["dim"] == spec.task.dim) & (every["gaussian"] == spec.task.gaussian)]
         if len(kept):
             where = {"dim": spec.task.dim, "gaussian": spec.task.gaussian, "trials": len(kept)}
             rows.append({**where, **_beside_chance(kept, spec, run.table("chance"))})

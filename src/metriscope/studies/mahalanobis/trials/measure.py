@@ -84,13 +84,13 @@ def truth(task: Problem) -> Trained:
 def measured(spec: Measurement, run: Run) -> Result:
     """Return one row per network, its metric's eigenvalues, recovered eigenvalues, and errors of rewriting."""
     task, found = problem(spec.training.task), networks(run, spec.training)
-    spectra = [_spectrum(network, task, spec) for network in found if network.activation in RANKED]
-    recovery = [_recovery(network, task, spec) for network in found]
+    read = [(network, _read(network, task, spec)) for network in found]
+    spectra = [_spectrum(network, weights) for network, weights in read if network.activation in RANKED]
     rewritten = [_rewritten(network, task, spec) for network in found if network.activation == "abs"]
     tables = {
-        "trials": pd.DataFrame([_row(network, task, spec) for network in found]),
+        "trials": pd.DataFrame([_row(network, task, weights, spec) for network, weights in read]),
         "spectra": _joined(spectra),
-        "recovery": _joined(recovery),
+        "recovery": _joined([_recovery(network, weights) for network, weights in read]),
         "identities": pd.DataFrame(rewritten, columns=["identity", "trial", "error"]),
     }
     return Result(tables)
@@ -99,7 +99,8 @@ def measured(spec: Measurement, run: Run) -> Result:
 def truth_row(spec: Measurement) -> pd.DataFrame:
     """Return the row of the analytic network on the Gaussian of a training."""
     task = problem(spec.training.task)
-    return pd.DataFrame([_row(truth(task), task, spec)])
+    network = truth(task)
+    return pd.DataFrame([_row(network, task, _read(network, task, spec), spec)])
 
 
 def analytic_error(spec: Analytic) -> float:
@@ -143,13 +144,30 @@ def one_lost(dim: int) -> probes.LostDirections:
     return probes.lost_directions(max(dim, 2), 1)
 
 
-def _row(network: Trained, task: Problem, spec: Measurement) -> dict[str, object]:
+@dataclass(frozen=True, eq=False)
+class _Weights:
+    """What a network's weights show: without mirrored units, matched to the axes, and as a metric."""
+
+    unique: Tensor
+    recovery: probes.EigenRecovery
+    metric: probes.MetricRank
+
+
+def _read(network: Trained, task: Problem, spec: Measurement) -> _Weights:
+    gaussian, linear = task.gaussian, network.model.linear
+    unique = _unique(network, spec)
+    weights = shares(linear, task.x, network.model.activation_name)
+    metric = probes.metric_rank(linear, gaussian.mean, gaussian.cov, weights, spec.lost)
+    return _Weights(unique, probes.eigen_recovery(unique, gaussian.cov), metric)
+
+
+def _row(network: Trained, task: Problem, weights: _Weights, spec: Measurement) -> dict[str, object]:
     x, y = task.fresh(spec.test_samples, stream(*_test_points(spec.training.task, network.trial)))
     where = {k: getattr(network, k) for k in ("dim", "start", "activation", "trial")}
     theory = one_lost(network.dim)
     train, test = training_loss(network, task), _mse(network.model, x, y)
     losses = {"train_mse": train, "test_mse": test}
-    row = {**where, **losses, **_weights(network, task, spec), **_rank(network, task, spec)}
+    row = {**where, **losses, **_planes(network, task, weights, spec), **_rank(network, weights.metric)}
     largest = float(torch.linalg.eigvalsh(task.gaussian.cov)[-1]) ** 0.5
     return row | {
         "exact": train < spec.exact * theory.loss,
@@ -172,18 +190,16 @@ def _mse(model: Mahalanobis, x: Tensor, y: Tensor) -> float:
         return float((model(x) - y).double().square().mean())
 
 
-def _weights(network: Trained, task: Problem, spec: Measurement) -> dict[str, float]:
+def _planes(network: Trained, task: Problem, weights: _Weights, spec: Measurement) -> dict[str, float]:
     linear, gaussian = network.model.linear, task.gaussian
     pairs = probes.mirrored_pairs(linear.weight, spec.mirror)
-    unique = _unique(network, spec)
-    recovery = probes.eigen_recovery(unique, gaussian.cov)
     return {
         "mirrored": float(len(pairs)) if network.activation == "relu" else float("nan"),
         "centering": float(np.mean(probes.centering(linear, gaussian.mean))),
-        "sphericity": probes.sphericity(unique, gaussian.cov),
-        "eigenvalue_error": recovery.log_error,
-        "eigenvector_cosine": recovery.mean_cosine,
-        "metric_error": probes.metric_error(unique, gaussian.cov, relative=True),
+        "sphericity": probes.sphericity(weights.unique, gaussian.cov),
+        "eigenvalue_error": weights.recovery.log_error,
+        "eigenvector_cosine": weights.recovery.mean_cosine,
+        "metric_error": probes.metric_error(weights.unique, gaussian.cov, relative=True),
     }
 
 
@@ -204,14 +220,7 @@ def shares(linear: nn.Linear, x: Tensor, activation: str) -> Tensor:
     return activation_row(activation).derivative(z).square().mean(0)
 
 
-def _metric(network: Trained, task: Problem, spec: Measurement) -> probes.MetricRank:
-    gaussian, linear = task.gaussian, network.model.linear
-    weights = shares(linear, task.x, network.model.activation_name)
-    return probes.metric_rank(linear, gaussian.mean, gaussian.cov, weights, spec.lost)
-
-
-def _rank(network: Trained, task: Problem, spec: Measurement) -> dict[str, float]:
-    found = _metric(network, task, spec)
+def _rank(network: Trained, found: probes.MetricRank) -> dict[str, float]:
     mean = found.eigenvalues.mean()
     white = float(np.linalg.norm(found.eigenvalues / mean - 1)) if mean > 0 else float("nan")
     lost = network.dim - found.rank
@@ -224,14 +233,14 @@ def _rank(network: Trained, task: Problem, spec: Measurement) -> dict[str, float
     return {"data_sphericity": white, **ranked}
 
 
-def _spectrum(network: Trained, task: Problem, spec: Measurement) -> pd.DataFrame:
-    values = _metric(network, task, spec).eigenvalues
+def _spectrum(network: Trained, weights: _Weights) -> pd.DataFrame:
+    values = weights.metric.eigenvalues
     columns = {"activation": network.activation, "trial": network.trial, "direction": np.arange(len(values))}
     return pd.DataFrame({**columns, "eigenvalue": values})
 
 
-def _recovery(network: Trained, task: Problem, spec: Measurement) -> pd.DataFrame:
-    found = probes.eigen_recovery(_unique(network, spec), task.gaussian.cov)
+def _recovery(network: Trained, weights: _Weights) -> pd.DataFrame:
+    found = weights.recovery
     columns = {"activation": network.activation, "trial": network.trial, "axis": np.arange(network.dim)}
     return pd.DataFrame({**columns, "eigenvalue": found.eigenvalues, "estimate": found.estimates})
 
