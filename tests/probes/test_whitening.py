@@ -227,9 +227,9 @@ def test_a_unit_that_is_never_on_measures_nothing():
 
 def test_shares_that_do_not_fit_the_units_are_refused():
     linear = nn.Linear(2, 3)
-    with pytest.raises(ValueError, match=r"one for each of 3 units, got shape \(2,\)"):
+    with pytest.raises(ValueError, match=r"share must have the shape \(3,\), got \(2,\)"):
         probes.metric_rank(linear, np.zeros(2), np.eye(2), share=np.ones(2))
-    with pytest.raises(ValueError, match="shares must be 0 or more"):
+    with pytest.raises(ValueError, match="share must be 0 or more for every unit, got -0.1"):
         probes.metric_rank(linear, np.zeros(2), np.eye(2), share=np.array([1.0, 1.0, -0.1]))
 
 
@@ -262,14 +262,14 @@ def test_a_metric_with_a_constant_is_what_the_network_computes():
 
 
 def test_what_does_not_fit_the_covariance_is_refused():
-    shapes = r"weights of shape \(2, 3\) do not fit a covariance of shape \(2, 2\)"
+    shapes = r"cov must have the shape \(\.\.\., 3, 3\), got \(2, 2\)"
     for probe in (probes.sphericity, probes.metric_error, probes.eigen_recovery):
         with pytest.raises(ValueError, match=shapes):
             probe(torch.ones(2, 3), torch.eye(2))
-    with pytest.raises(ValueError, match=r"weights of shape \(2,\) do not fit"):
+    with pytest.raises(ValueError, match=r"weight must have the shape \(units, features\), got \(2,\)"):
         probes.sphericity(torch.ones(2), torch.eye(2))
     linear = nn.Linear(2, 2)
-    with pytest.raises(ValueError, match=r"the layer takes 2 features, the mean has shape \(3,\)"):
+    with pytest.raises(ValueError, match=r"mean must have the shape \(2,\), got \(3,\)"):
         probes.metric_rank(linear, torch.zeros(3), torch.eye(2))
-    with pytest.raises(ValueError, match="the covariance must be positive definite"):
+    with pytest.raises(ValueError, match="cov must be a covariance that is positive definite"):
         probes.metric_rank(linear, torch.zeros(2), torch.zeros(2, 2))

@@ -122,6 +122,9 @@ def synthetic(
     for _ in range(ROUNDS):
         for i, criterion in enumerate(statement.criteria):
             world.place(criterion, inside=i != outside)
+    if outside is not None:
+        # Where criteria share their values, not all others can hold beside one that fails; that one goes last.
+        world.place(statement.criteria[outside], inside=False)
     quiet = {} if silent is None else {statement.criteria[silent[0]].values: silent[1]}
     tables = world.tables(quiet)
     for name, table in tables.items():

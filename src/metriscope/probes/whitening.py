@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from metriscope import functional
-from metriscope.nn.drawing import as_tensor
+from metriscope.probes.hyperplanes import layer_arrays
+from metriscope.validation import check_shape, covariance, float64_tensor, integer, number
 
 __all__ = [
     "EigenRecovery",
@@ -31,15 +32,15 @@ __all__ = [
 Matrix = Tensor | np.ndarray
 
 
-def _double(matrix: Matrix) -> Tensor:
-    return as_tensor(matrix).detach().cpu().double()
-
-
 def _pair(weight: Matrix, cov: Matrix) -> tuple[Tensor, Tensor]:
-    w, c = _double(weight), _double(cov)
-    if w.ndim != 2 or c.shape != (w.shape[1], w.shape[1]):
-        raise ValueError(f"weights of shape {tuple(w.shape)} do not fit a covariance of shape {tuple(c.shape)}")
-    return w, c
+    sizes: dict[str, int] = {}
+    return float64_tensor(weight, "weight", "units features", sizes), _covariance(cov, sizes)
+
+
+def _covariance(cov: Matrix, sizes: dict[str, int]) -> Tensor:
+    found = covariance(cov, "cov", sizes=sizes).detach().cpu()
+    check_shape(tuple(found.shape), "cov", "features features", sizes, empty=False)
+    return found
 
 
 def sphericity(weight: Matrix, cov: Matrix) -> float:
@@ -60,6 +61,8 @@ def metric_error(weight: Matrix, cov: Matrix, relative: bool = False) -> float:
     0.0
     """
     w, c = _pair(weight, cov)
+    # A covariance that is singular has no inverse to compare with; the factor refuses it.
+    functional.whitening_factor(c)
     inverse = torch.linalg.inv(c)
     error = torch.linalg.matrix_norm(w.mT @ w - inverse)
     return float(error / torch.linalg.matrix_norm(inverse) if relative else error)
@@ -150,13 +153,12 @@ def metric_rank(
     >>> found.rank, found.lost_axis, round(found.constant, 3)
     (1, 1.0, 0.7)
     """
-    w, c = _pair(linear.weight, cov)
-    point = _double(mean)
-    if point.shape != w.shape[1:]:
-        raise ValueError(f"the layer takes {w.shape[1]} features, the mean has shape {tuple(point.shape)}")
-    scale = _shares(share, len(w)).sqrt()
+    w, bias = layer_arrays(linear)
+    sizes = {"units": w.shape[0], "features": w.shape[1]}
+    point, c = float64_tensor(mean, "mean", "features", sizes), _covariance(cov, sizes)
+    scale, threshold = _shares(share, sizes).sqrt(), number(threshold, "threshold", "[0, inf)")
     unwhiten = torch.linalg.inv(functional.whitening_factor(c))
-    center = scale * (w @ point + (0 if linear.bias is None else _double(linear.bias)))
+    center = scale * (w @ point + bias)
     left, singular, right = torch.linalg.svd(scale[:, None] * w @ unwhiten, full_matrices=True)
     values = torch.zeros(len(c), dtype=torch.float64)
     values[: len(singular)] = singular.square()
@@ -166,13 +168,13 @@ def metric_rank(
     return MetricRank(values.numpy(), kept, right[kept:].square().numpy(), constant)
 
 
-def _shares(share: float | Matrix, units: int) -> Tensor:
-    shares = torch.as_tensor(share, dtype=torch.float64).detach().cpu()
-    if shares.ndim and shares.shape != (units,):
-        raise ValueError(f"share is one number, or one for each of {units} units, got shape {tuple(shares.shape)}")
-    if not bool((shares >= 0).all()):
-        raise ValueError("shares must be 0 or more, got a negative one or NaN")
-    return shares.expand(units)
+def _shares(share: float | Matrix, sizes: dict[str, int]) -> Tensor:
+    if isinstance(share, Tensor | np.ndarray) and share.ndim:
+        shares = float64_tensor(share, "share", "units", sizes)
+        if bool((shares < 0).any()):
+            raise ValueError(f"share must be 0 or more for every unit, got {float(shares.min()):.3g}")
+        return shares
+    return torch.full((sizes["units"],), number(share, "share", "(0, inf)"), dtype=torch.float64)
 
 
 @dataclass(frozen=True)
@@ -186,7 +188,6 @@ class LostDirections:
     sphericity: float
 
 
-@cache
 def lost_directions(dim: int, lost: int) -> LostDirections:
     """Return the least loss, and its constant, of a distance that misses ``lost`` directions.
 
@@ -197,8 +198,11 @@ def lost_directions(dim: int, lost: int) -> LostDirections:
     >>> round(theory.loss, 3), round(theory.sphericity, 3)
     (0.221, 1.414)
     """
-    if not 0 <= lost < dim:
-        raise ValueError(f"of {dim} directions, 0 to {dim - 1} can be lost, not {lost}")
+    return _lost_directions(integer(dim, "dim"), integer(lost, "lost", 0, dim - 1))
+
+
+@cache
+def _lost_directions(dim: int, lost: int) -> LostDirections:
     if lost == 0:
         return LostDirections(dim, 0, 0.0, 0.0, 0.0)
     from scipy.optimize import minimize

@@ -14,7 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 
@@ -34,6 +34,8 @@ PROTOCOL_UNITS = 5
 SCALES = {0.5: "halved", 2.0: "doubled"}
 
 Tables = Mapping[str, "pd.DataFrame"]
+# The sample of a criterion and how strong it is, or why there is none.
+_Sampled: TypeAlias = "tuple[Sample, Strength] | str"
 
 
 @dataclass(frozen=True)
@@ -54,11 +56,11 @@ class Values:
         table = tables.get(self.table)
         if table is None or self.column not in table:
             return None
-        if any(name not in table for name, _ in self.where):
+        if not all(name in table for name, _ in self.where):
             return None
-        masks = [(table[name] == value).to_numpy(dtype=bool) for name, value in self.where]
-        found = table[np.logical_and.reduce(masks)] if masks else table
-        return found if len(found) else None
+        masks = [(table[name] == value).to_numpy() for name, value in self.where]
+        table = table[np.logical_and.reduce(masks)] if masks else table
+        return table if len(table) else None
 
 
 @dataclass(frozen=True)
@@ -136,9 +138,13 @@ class Statement:
     evidence: Callable[[Tables], Sequence[Evidence]] | None = None
 
 
-def finding(criterion: Criterion, tables: Tables, scale: float = 1.0) -> Finding:
-    """Return what the tables say about a criterion, with its margin multiplied by ``scale``."""
-    found = _sample(criterion, tables)
+def finding(criterion: Criterion, tables: Tables) -> Finding:
+    """Return what the tables say about a criterion."""
+    return _finding(criterion, tables, _sample(criterion, tables), 1.0)
+
+
+def _finding(criterion: Criterion, tables: Tables, found: _Sampled, scale: float) -> Finding:
+    """Return what a sample says about a criterion with its margin multiplied by ``scale``."""
     if isinstance(found, str):
         strength: Strength = "not run" if _silent(criterion, tables) else "hint"
         return Finding(criterion, open_reason=found, strength=strength)
@@ -159,7 +165,7 @@ def _silent(criterion: Criterion, tables: Tables) -> bool:
     return any(v is not None and v.rows(tables) is None for v in (criterion.values, criterion.minus))
 
 
-def _sample(criterion: Criterion, tables: Tables) -> tuple[Sample, Strength] | str:
+def _sample(criterion: Criterion, tables: Tables) -> _Sampled:
     """Return the sample of a criterion and how strong it is, or why there is none."""
     groups, protocol = [], True
     for values in (criterion.values, criterion.minus):
@@ -218,8 +224,8 @@ class _Ruling:
         return all(f.strength in ("exact", "not run") for f in self.findings)
 
 
-def _rule(statement: Statement, tables: Tables, scale: float = 1.0) -> _Ruling:
-    findings = tuple(finding(c, tables, scale) for c in statement.criteria)
+def _rule(statement: Statement, tables: Tables, samples: Mapping[Criterion, _Sampled], scale: float) -> _Ruling:
+    findings = tuple(_finding(c, tables, samples[c], scale) for c in statement.criteria)
     outside = holm([f.p_outside for f in findings])
     levels = dict.fromkeys(f.criterion.level for f in findings)
     inside = {k: max(f.p_inside for f in findings if f.criterion.level == k) for k in levels}
@@ -281,8 +287,9 @@ def judge(statements: Sequence[Statement], tables: Tables) -> tuple[Claim, ...]:
 
     The verdict is reached once more with all margins halved and doubled; where it differs, the reason says so.
     """
-    rulings = _corrected([_rule(s, tables) for s in statements])
-    others = {word: _corrected([_rule(s, tables, k) for s in statements]) for k, word in SCALES.items()}
+    samples = {c: _sample(c, tables) for s in statements for c in s.criteria}
+    rulings = _corrected([_rule(s, tables, samples, 1.0) for s in statements])
+    others = {word: _corrected([_rule(s, tables, samples, k) for s in statements]) for k, word in SCALES.items()}
     found = []
     for i, (statement, ruling) in enumerate(zip(statements, rulings, strict=True)):
         flips = {word: some[i].verdict for word, some in others.items() if some[i].verdict != ruling.verdict}

@@ -40,7 +40,9 @@ def reproduce(
 ) -> Path:
     """Run or resume studies, given as options by name, and return the path of the report."""
     studies = {name: study(name) for name in asked}
-    plans = {name: studies[name].plan.plan(options) for name, options in asked.items()}
+    # Plans may look for data, so that what is missing is said before anything is computed.
+    with _data_from(data_dir):
+        plans = {name: studies[name].plan.plan(options) for name, options in asked.items()}
     seconds = None if budget is None else duration(budget)
     _check_writable(out)
 

@@ -9,6 +9,7 @@ import torch
 from jaxtyping import Float64
 
 from metriscope.rng import stream
+from metriscope.validation import real_array
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -49,10 +50,7 @@ def _values(partition: Partition, color: Any) -> Float64[np.ndarray, " r"] | Non
         if color not in _NAMED:
             raise ValueError(f"color must be one number a region, None, or one of {', '.join(_NAMED)}, got {color!r}")
         return {"random": _shuffled, "area": _log_areas, "output": _outputs}[color](partition)
-    values = np.asarray(color, np.float64)
-    if values.shape != (len(partition),):
-        raise ValueError(f"color must be one number for each of {len(partition)} regions, got {values.shape}")
-    return values
+    return real_array(color, "color", str(len(partition)))
 
 
 def _shuffled(partition: Partition) -> Float64[np.ndarray, " r"]:
