@@ -1,4 +1,4 @@
-"""The Mahalanobis study's tables: every metric with its statistics, ours beside the published."""
+"""Tables of every metric with its statistics, ours beside the published."""
 
 from __future__ import annotations
 
@@ -10,25 +10,23 @@ import pandas as pd
 from metriscope.probes import lost_directions
 from metriscope.report import Table, interval, number
 from metriscope.report.numbers import MISSING
-from metriscope.studies.contract import published
-from metriscope.studies.mahalanobis.comparison import judged, starts_compared
-from metriscope.studies.mahalanobis.failures import OUTCOMES
-from metriscope.studies.mahalanobis.figures import TITLES
-from metriscope.studies.mahalanobis.measure import METRICS, best_trials
-from metriscope.studies.mahalanobis.results import Results
-from metriscope.studies.mahalanobis.spec import NAME, PAPER
+from metriscope.studies.mahalanobis.measure import Results
+from metriscope.studies.mahalanobis.plan import NAME, PAPER, Plan
+from metriscope.studies.mahalanobis.trials.measure import TITLES, best_trials
+from metriscope.studies.mahalanobis.trials.plan import METRICS
+from metriscope.studies.published import published
 
-__all__ = ["beside", "everything", "failures", "lost", "metrics", "placement", "protocol", "starts"]
+__all__ = ["beside", "lost", "metrics", "placement", "protocol"]
 
 STATISTICS = ("mean", "sd", "variance", "minimum", "maximum", "low", "high")
 SHORT = {"minimum": "min", "maximum": "max", "low": "95 % low", "high": "95 % high", "best": "best run"}
 
 
-def protocol(results: Results) -> Table:
+def protocol(plan: Plan) -> Table:
     """Return what was run beside what the paper ran."""
     names = ("samples", "epochs", "trials", "test_samples")
     rows = []
-    for dim, size in results.plan.sizes.items():
+    for dim, size in plan.sizes.items():
         paper = PAPER.get(dim)
         ours = {f"{n} (ours)": getattr(size, n) for n in names}
         rows.append({"dimension": dim, **ours, **{f"{n} (published)": getattr(paper, n, None) for n in names}})
@@ -39,15 +37,15 @@ def protocol(results: Results) -> Table:
     return Table("protocol", "What was run", frame, groups=groups, labels=labels, formats=formats)
 
 
-def metrics(results: Results, dim: int) -> Table:
+def metrics(plan: Plan, results: Results, dim: int) -> Table:
     """Return every metric of one dimension over all trials from random starts, ours and published."""
-    table = results.summary[results.summary["dim"] == dim]
+    table = results.tables["summary"][results.tables["summary"]["dim"] == dim]
     best = best_trials(results.select(dim=dim))
     printed = published(NAME)
     printed = printed[printed["dim"] == dim].set_index(["activation", "metric"])
     rows = []
     for metric in METRICS:
-        for activation in (*results.plan.activations, "truth"):
+        for activation in (*plan.activations, "truth"):
             start = "none" if activation == "truth" else "random"
             key = (table["activation"] == activation) & (table["start"] == start) & (table["metric"] == metric.name)
             if key.any():
@@ -62,13 +60,13 @@ def metrics(results: Results, dim: int) -> Table:
     labels = {n: SHORT.get(n, n) for n in (*STATISTICS, "best")}
     labels |= {n: SHORT.get(n.split()[1], n.split()[1]) for n in theirs_columns}
     groups = {"ours": (*STATISTICS, "best"), "published": theirs_columns}
-    note = f"{_length(results, dim)} Interval: 95 % t interval of the mean. Best run: least training loss."
+    note = f"{_length(plan, dim)} Interval: 95 % t interval of the mean. Best run: least training loss."
     return Table(f"metrics-{dim}d", f"{dim}-D, all metrics", frame, note, groups=groups, labels=labels)
 
 
-def beside(results: Results, dim: int) -> Table:
+def beside(plan: Plan, results: Results, dim: int) -> Table:
     """Return the metrics that S1 prints, ours beside the published: means with intervals, and best runs."""
-    whole = metrics(results, dim).frame
+    whole = metrics(plan, results, dim).frame
     printed = [m.title for m in METRICS if m.published]
     rows = whole[whole["metric"].isin(printed)].reset_index(drop=True)
     columns = {
@@ -91,13 +89,13 @@ def beside(results: Results, dim: int) -> Table:
         "published mean": "mean",
         "published best": "best run",
     }
-    note = f"{_length(results, dim)} Best run: least training loss."
+    note = f"{_length(plan, dim)} Best run: least training loss."
     frame = pd.DataFrame(columns)
     return Table(f"beside-{dim}d", f"{dim}-D, ours beside the published", frame, note, groups=groups, labels=labels)
 
 
-def _length(results: Results, dim: int) -> str:
-    size, paper = results.plan.sizes[dim], PAPER.get(dim)
+def _length(plan: Plan, dim: int) -> str:
+    size, paper = plan.sizes[dim], PAPER.get(dim)
     short = paper is not None and size.epochs < paper.epochs
     shortened = f" **Shortened**: the published runs have {paper.epochs:,} epochs." if short and paper else ""
     return f"{size.trials} trials from random starts, {size.epochs:,} epochs.{shortened}"
@@ -114,19 +112,19 @@ def _printed(printed: pd.DataFrame, key: tuple[str, str]) -> dict[str, float]:
     return {f"published {n}": row[n] for n in ("mean", "sd", "variance", "minimum", "maximum", "best")}
 
 
-def placement(results: Results) -> Table:
+def placement(plan: Plan, results: Results) -> Table:
     """Return where each mean loss lies in the published range and, where outside, why."""
     printed = published(NAME)
     printed = printed[printed["metric"] == "train_mse"].set_index(["dim", "activation"])
     rows = []
-    for dim in results.plan.sizes:
-        for activation in results.plan.activations:
+    for dim in plan.sizes:
+        for activation in plan.activations:
             if (dim, activation) in printed.index:
                 theirs = printed.loc[(dim, activation)]
                 ours = results.select(dim=dim, start="random", activation=activation)["train_mse"].mean()
                 low, high = theirs["minimum"], theirs["maximum"]
                 inside = bool(low <= ours and (pd.isna(high) or ours <= high))
-                why = "inside" if inside else _why_outside(results, dim, activation, float(theirs["mean"]))
+                why = "inside" if inside else _why_outside(plan, results, dim, activation, float(theirs["mean"]))
                 rows.append({"dimension": dim, "network": TITLES[activation], "ours mean": ours})
                 rows[-1] |= {
                     "published mean": theirs["mean"],
@@ -138,10 +136,12 @@ def placement(results: Results) -> Table:
     return Table("placement", "Mean training loss in the published range", pd.DataFrame(rows), note)
 
 
-def _why_outside(results: Results, dim: int, activation: str, theirs: float) -> str:
-    if dim not in judged(results):
+def _why_outside(plan: Plan, results: Results, dim: int, activation: str, theirs: float) -> str:
+    if not plan.protocol(dim):
         return "outside: shortened, fewer epochs than the protocol"
-    part = results.others[(results.others["dim"] == dim) & (results.others["activation"] == activation)]["mse"]
+    part = results.tables["gaussians"][
+        (results.tables["gaussians"]["dim"] == dim) & (results.tables["gaussians"]["activation"] == activation)
+    ]["mse"]
     if part.empty:
         return "outside: another Gaussian (no further ones were run)"
     means = [*part, results.select(dim=dim, start="random", activation=activation)["train_mse"].mean()]
@@ -150,21 +150,10 @@ def _why_outside(results: Results, dim: int, activation: str, theirs: float) -> 
     return f"outside: the Gaussian decides; over {len(means)} of them means run from {span}: {covered} the published"
 
 
-def failures(results: Results) -> Table:
-    """Return how many trials ended how."""
-    counts = results.diagnoses.groupby(["dim", "start", "activation", "outcome"]).size().unstack(fill_value=0)
-    frame = counts.reindex(columns=list(OUTCOMES), fill_value=0).reset_index()
-    frame["activation"] = frame["activation"].map(TITLES)
-    frame.columns.name = None
-    note = "; ".join(f"**{name}**: {text}" for name, text in OUTCOMES.items()) + "."
-    labels = {"dim": "dimension", "activation": "network"}
-    return Table("failures", "How trials end, and why", frame, note, labels=labels)
-
-
 def lost(results: Results) -> Table:
     """Return the directions lost, which they were, and what theory expects of the trials that lost some."""
     rows = []
-    for key, part in results.rows.groupby(["dim", "start", "activation"], sort=False):
+    for key, part in results.select().groupby(["dim", "start", "activation"], sort=False):
         dim, start, activation = int(part["dim"].iloc[0]), *key[1:]
         trials = part[part["lost"] > 0]
         if activation in ("abs", "relu") and dim > 1:
@@ -180,36 +169,10 @@ def lost(results: Results) -> Table:
                 "sphericity, theory": theory.sphericity if typical and activation == "abs" else np.nan,
             })  # fmt: skip
     note = (
-        "Means over the trials that lost a direction: the learned metric gives it under a tenth of its squared length. "
+        "Means over the trials that lost a direction: the learned metric, in which each unit counts as often as it is "
+        "on, gives it under a tenth of its squared length. "
         "“Smallest variance”: the share of them whose last direction lies mostly on the principal axis of least "
         "variance. Theory: white in the others, the best constant in place of as many as the median trial lost."
     )
     formats = {"smallest variance": ".0%"}
     return Table("lost-directions", "Lost directions and what stands in for them", pd.DataFrame(rows), note, formats)
-
-
-def starts(results: Results) -> Table:
-    """Return what starting from clusters changes."""
-    frame = starts_compared(results)
-    frame["activation"] = frame["activation"].map(TITLES)
-    frame["saved"] = frame["saved"].replace(np.inf, np.nan)
-    labels = {
-        "dim": "dimension", "activation": "network", "random_mse": "MSE new points, random",
-        "start_mse": "MSE new points, this start", "p_value": "p (Wilcoxon, paired)",
-        "random_lost": "directions lost, random", "start_lost": "directions lost, this start",
-        "first_loss": "training loss at epoch 0", "never": "random trials that never reach it",
-        "saved": "median epochs random takes to reach it",
-    }  # fmt: skip
-    note = (
-        "Each trial's clusters come from its own resample of the training points. “Never” is within the epochs run; "
-        "a dash under epochs: most random trials never reach the loss that this start begins with."
-    )
-    return Table("starts", "Starting from clusters", frame, note, {"never": ".0%"}, labels=labels)
-
-
-def everything(results: Results) -> tuple[Table, ...]:
-    """Return the tidy tables behind the page: every trial, every diagnosis, every further Gaussian."""
-    named = {"trials": ("Every trial", results.rows), "diagnoses": ("Every diagnosis", results.diagnoses)}
-    if len(results.others):
-        named["gaussians"] = ("Every further Gaussian", results.others)
-    return tuple(Table(name, title, frame) for name, (title, frame) in named.items())
