@@ -15,7 +15,8 @@ __all__ = ["published", "source_of"]
 
 @cache
 def _read(study: str) -> Any:
-    return json.loads(files(__name__).joinpath(f"{study}.json").read_text(encoding="utf-8"))
+    folder = files("metriscope.studies") / "published"
+    return json.loads((folder / f"{study}.json").read_text(encoding="utf-8"))
 
 
 def published(study: str) -> pd.DataFrame:
