@@ -5,6 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
+from metriscope.nn import ACTIVATIONS
 from metriscope.report import Block, Details, Prose, Section, Table, mean_text, number
 from metriscope.studies.vq.beyond import figures
 from metriscope.studies.vq.beyond.figures import TASKS
@@ -15,7 +16,6 @@ from metriscope.studies.vq.networks.page import summary_table
 
 __all__ = ["sections"]
 
-COLUMNS = {"relu": "ReLU", "abs": "Abs"}
 DEPTH_ALIKE = {
     "back": "alignment, turned back",
     "ceiling": "alignment, another start",
@@ -101,7 +101,7 @@ def _abs_text(results: Results) -> str:
     gains = {a: _worth(rows) for a, rows in results.turning.items()}
     grown = {a: d.alignments(TRAINED) - d.alignments(INITIAL) for a, d in results.digits.items()}
     accuracy = {a: d.ends[d.ends["role"] == "first"].groupby("depth")["test"].mean() for a, d in results.digits.items()}
-    reached = "; ".join(f"{COLUMNS[a]} {number(v[4])} and {number(v[6])}" for a, v in accuracy.items())
+    reached = "; ".join(f"{ACTIVATIONS[a].title} {number(v[4])} and {number(v[6])}" for a, v in accuracy.items())
     return (
         "**Abs in place of ReLU.** The same starts, data and epochs. Turning back is worth "
         f"{mean_text(gains['relu'])} of alignment with ReLU and {mean_text(gains['abs'])} with Abs. Training on digits "
@@ -111,7 +111,9 @@ def _abs_text(results: Results) -> str:
 
 
 def _abs_turning(results: Results) -> Table:
-    rows = pd.concat([rows.assign(network=COLUMNS[a]) for a, rows in results.turning.items()], ignore_index=True)
+    rows = pd.concat(
+        [rows.assign(network=ACTIVATIONS[a].title) for a, rows in results.turning.items()], ignore_index=True
+    )
     rows = rows.assign(comparison=rows["comparison"].map(COMPARISONS))
     keys = ["comparison", "network"]
     order = {text: place for place, text in enumerate(COMPARISONS.values())}
@@ -126,7 +128,7 @@ def _abs_digits(results: Results) -> Table:
         for pair in PAIRS:
             cosines = found.curve(pair, best.form)[:, best.index]
             values = pd.DataFrame({"alignment": found.alignments(pair), "cosine": cosines})
-            parts.append(values.assign(pair=name_of(pair), network=COLUMNS[activation]))
+            parts.append(values.assign(pair=name_of(pair), network=ACTIVATIONS[activation].title))
     places = {name_of(pair): place for place, pair in enumerate(PAIRS)}
     frame = pd.concat(parts).sort_values("pair", key=lambda column: column.map(places), kind="stable")
     measures = {

@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
+from metriscope.nn import ACTIVATIONS
 from metriscope.rng import stream
 from metriscope.runs import Driver
 from metriscope.studies.vq.lemmas.plan import Lemmas, Lot, TentMaps
@@ -138,7 +139,7 @@ def lot_rows(lot: Lot) -> Iterator[dict[str, object]]:
         partition = linear_regions(model, bounds=lot.bounds)
         (x0, x1), (y0, y1) = np.multiply(lot.bounds, lot.wider).tolist()
         wide = linear_regions(model, bounds=((x0, x1), (y0, y1)))
-        name = shape.title.split()[0]
+        name = ACTIVATIONS[shape.activation].title
         what = {"kind": lot.networks.name, "depth": shape.depth, "width": shape.width, "activation": name}
         vq, graph = both_distances(partition)
         windows = compare_windows(vq, graph, wider_distances(partition, wide))

@@ -33,8 +33,8 @@ def _criteria(measure: str, title: str) -> Iterator[Criterion]:
         "(turned back − another start on the same data) / worth of turning back",
         Values.of("turning gaps", "share", measure=measure),
         Within(QUARTER),
-        "Two networks cannot be asked to agree more than two starts on the same data do; what falls short by more than "
-        "a quarter of what turning back is worth did not turn.",
+        "If only the data mattered, turned back would agree as far as two starts on the same data do; a difference of "
+        "more than a quarter of what turning back is worth says that something else does.",
         units="seeds",
         level=title,
     )

@@ -27,7 +27,6 @@ STUDY = "vq"
 GROUP = 5
 # Groups that share a pass; as many as keep the cores of a large machine busy.
 TOGETHER = 16
-ACTIVATIONS = {"relu": "ReLU", "abs": "Abs"}
 
 
 @dataclass(frozen=True)
@@ -64,11 +63,6 @@ class Shape:
         19009
         """
         return parameter_count(self.inputs, self.depth, self.width, self.outputs)
-
-    @property
-    def title(self) -> str:
-        """Return what people read, such as "ReLU 3 × 96"."""
-        return f"{ACTIVATIONS[self.activation]} {self.depth} × {self.width}"
 
 
 @dataclass(frozen=True)
