@@ -229,7 +229,7 @@ def test_shares_that_do_not_fit_the_units_are_refused():
     linear = nn.Linear(2, 3)
     with pytest.raises(ValueError, match=r"share must have the shape \(3,\), got \(2,\)"):
         probes.metric_rank(linear, np.zeros(2), np.eye(2), share=np.ones(2))
-    with pytest.raises(ValueError, match="share must be 0 or more for every unit, got -0.1"):
+    with pytest.raises(ValueError, match=r"share must be 0 or more for every unit, got -0\.1"):
         probes.metric_rank(linear, np.zeros(2), np.eye(2), share=np.array([1.0, 1.0, -0.1]))
 
 
