@@ -35,7 +35,7 @@ __all__ = [
 
 NAME = "mahalanobis"
 TITLE = "Learning the Mahalanobis distance"
-TIMES = {"quick": "1 minute on two cores", "paper": "2 days on two cores, most of it in 100-D"}
+TIMES = {"quick": "1 to 2 minutes on two cores", "paper": "2 days on two cores, most of it in 100-D"}
 ACTIVATIONS = ("abs", "relu", "sigmoid")
 
 # A trial has learned the distance exactly if its training loss is under this share of what theory says that one lost
