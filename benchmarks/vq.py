@@ -27,6 +27,8 @@ from metriscope.benching import processor
 from metriscope.vq import VQMDS, Layer, Patterns, alignment, capture, heat_cosine, vq_kernel
 
 POINTS, MANY, PAIRED = 10_000, 1_000_000, 60_000
+# Points and units of the networks whose points are shuffled.
+SHUFFLED = ((2_000, 288), (2_000, 16_384), (60_000, 288), (MANY, 288))
 UNITS, SCALES = 288, np.geomspace(10, 1000, 50)
 # Bits of a point; rounds; rows that faiss and scipy are timed on.
 KERNELS = ((128, 7, 10_000, 300), (1_536, 5, 2_000, 40), (16_384, 3, 300, 4))
@@ -149,12 +151,29 @@ def alignment_lines() -> Iterator[str]:
     yield f"\nAlignment, {MANY:,} points, two networks of {UNITS} units, seconds"
     p, q = patterns(MANY, UNITS), patterns(MANY, UNITS, 1)
     signs = floats(p)
-    found = best({"ours": lambda: alignment(p, q), "bare": lambda: signs.T @ signs}, 3)
-    yield f"    ours {found['ours']:.3f}, three bare float32 products (one, timed, times three) " + (
-        f"{3 * found['bare']:.3f}: {verdict('faster', 3 * found['bare'] / found['ours'], 1)}"
-    )
-    call = f"alignment(patterns({MANY}, {UNITS}, 0), patterns({MANY}, {UNITS}, 1))"
+    runs = {name: partial(alignment, p, q, name) for name in ("debiased", "biased")}
+    found = best({**runs, "bare": lambda: signs.T @ signs}, 3)
+    bare = 3 * found["bare"]
+    yield f"    three bare float32 products (one, timed, times three) {bare:.3f}"
+    for name in runs:
+        yield f"    {name} {found[name]:.3f}: {verdict('faster', bare / found[name], 1)}"
+    seconds = timed(lambda: alignment(p, q, interval=0.95))
+    yield f"    debiased, with its interval {seconds:.2f}: {seconds / found['debiased']:.1f} times the value alone"
+    call = f"alignment(patterns({MANY}, {UNITS}, 0), patterns({MANY}, {UNITS}, 1), interval=0.95)"
     yield "    " + limit("peak", peak(call), 3_000, " MB")
+    for points, units in SHUFFLED:
+        yield permutation_line(points, units)
+
+
+def permutation_line(points: int, units: int) -> str:
+    """Return how many permutations per second there are, beyond what the value itself takes."""
+    p, q = patterns(points, units), patterns(points, units, 1)
+    # So many that they take about as long as the value, whose own time is taken away.
+    few, many = 10, 10 + max(10, 2_000_000 // points)
+    found = best({str(count): partial(alignment, p, q, permutations=count) for count in (few, many)}, 2)
+    seconds = (found[str(many)] - found[str(few)]) / (many - few)
+    rate = f"{1 / seconds:,.0f} per second, {1e3 * seconds:.2f} ms each"
+    return f"    permutations, {points:,} points, {units:,} units: {rate}"
 
 
 def block_sums(first: torch.Tensor, second: torch.Tensor, rows: int) -> torch.Tensor:

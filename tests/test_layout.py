@@ -15,7 +15,7 @@ import metriscope
 
 PACKAGE = Path(metriscope.__file__).parent
 MODULES = {path.relative_to(PACKAGE).as_posix(): path for path in sorted(PACKAGE.rglob("*.py"))}
-ORDER = ("rng", "functional", "data", "nn", "train", "runs", "probes", "vq", "report", "studies", "cli")
+ORDER = ("validation", "rng", "functional", "data", "nn", "train", "runs", "probes", "vq", "report", "studies", "cli")
 # The package's own module opens the door to all the others: whoever imports through it may load anything.
 TOP = ORDER.index("cli")
 LEVELS = {name: level for level, name in enumerate(ORDER)}

@@ -5,14 +5,12 @@ Axes: ``n`` points, ``d`` features, ``k`` classes. Everything is computed in flo
 
 from __future__ import annotations
 
-import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
 import numpy as np
 import torch
 from jaxtyping import Float64, Int64
-from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin, OutlierMixin
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
@@ -23,10 +21,21 @@ from metriscope.functional import mahalanobis, whitening_factor
 from metriscope.nn import Neg, OffsetL2, build, stack_state, unstack
 from metriscope.rng import stream
 from metriscope.train import Cohort, Protocol, StackedEngine
+from metriscope.validation import contiguous, integer, label_array, number, one_of, plain_array, real_array
 
-__all__ = ["DistanceClassifier", "MahalanobisNovelty", "Moments", "ledoit_wolf_shrinkage", "merge", "moments"]
+__all__ = [
+    "DistanceClassifier",
+    "MahalanobisNovelty",
+    "Moments",
+    "ledoit_wolf_shrinkage",
+    "merge",
+    "moments",
+    "priorities",
+]
 
 _BATCH = 256
+# Points kept to place a threshold: a share of 10 % of them is that of all points to 0.3 points.
+_KEPT = 8192
 
 
 @dataclass(frozen=True)
@@ -46,10 +55,15 @@ def moments(x: Float64[np.ndarray, "n d"]) -> Moments:
     >>> moments(np.array([[1.0], [3.0]]))
     Moments(count=2, mean=array([2.]), scatter=array([[2.]]), cubic=array([0.]), quartic=2.0)
     """
-    mean = x.mean(0)
-    centred = x - mean
-    squares = np.square(centred).sum(1)
-    return Moments(len(x), mean, centred.T @ centred, squares @ centred, float(squares @ squares))
+    x = real_array(x, "x", "points features")
+    with np.errstate(over="ignore", invalid="ignore"):
+        mean = x.mean(0)
+        centred = x - mean
+        squares = np.square(centred).sum(1)
+        fourth = squares @ squares
+    if not np.isfinite(fourth):
+        raise ValueError(f"x must have fourth powers that are finite, got entries up to {np.abs(x).max():.3g}")
+    return Moments(len(x), mean, centred.T @ centred, squares @ centred, float(fourth))
 
 
 def merge(first: Moments, second: Moments) -> Moments:
@@ -109,8 +123,8 @@ class MahalanobisNovelty(OutlierMixin, BaseEstimator):  # type: ignore[misc]
     shrinkage : float in [0, 1] or "ledoit-wolf"
         How far the covariance is drawn towards ``trace / d`` times the identity.
     contamination : float in (0, 0.5]
-        The share of training points beyond the threshold. ``fit`` places it among the distances of its points;
-        after ``partial_fit``, whose points are gone, it is the quantile of a Gaussian's distances.
+        The share of training points beyond the threshold, which is placed among their distances. Of more than 8,192
+        points as many are kept for that, an even sample that does not depend on how the points were split.
 
     >>> model = MahalanobisNovelty(shrinkage=0.0).fit([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -2.0]])
     >>> model.novelty([[0.0, 0.0], [1.0, 0.0]]).round(4)
@@ -121,7 +135,9 @@ class MahalanobisNovelty(OutlierMixin, BaseEstimator):  # type: ignore[misc]
     location_: Float64[np.ndarray, " d"]
     covariance_: Float64[np.ndarray, "d d"]
     shrinkage_: float
-    offset_: float
+    sample_: Float64[np.ndarray, "m d"]
+    _ranks: np.ndarray
+    _offset: float | None
 
     def __init__(self, shrinkage: float | Literal["ledoit-wolf"] = "ledoit-wolf", contamination: float = 0.1) -> None:
         self.shrinkage = shrinkage
@@ -130,24 +146,45 @@ class MahalanobisNovelty(OutlierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: None = None) -> MahalanobisNovelty:
         """Measure the mean and covariance of ``X``, and place the threshold among its distances."""
         self._check_parameters()
-        x = validate_data(self, X, dtype=np.float64, ensure_min_samples=2)
+        x = _points(self, X, ensure_min_samples=2)
         self._learn(moments(x))
-        self.offset_ = float(np.percentile(-self._distances(x), 100 * self.contamination))
+        self._keep(x, 0)
+        # Points that do not spread have no distances: say so here, not at the first prediction.
+        _ = self.offset_
         return self
 
     def partial_fit(self, X: Any, y: None = None) -> MahalanobisNovelty:
-        """Add the points of ``X`` to those seen before: the same mean and covariance as in one piece."""
+        """Add the points of ``X`` to those seen before: mean, covariance and threshold are those of one piece."""
         self._check_parameters()
         begun = hasattr(self, "moments_")
-        x = validate_data(self, X, dtype=np.float64, reset=not begun)
+        x = _points(self, X, reset=not begun)
+        before = self.moments_.count if begun else 0
         self._learn(merge(self.moments_, moments(x)) if begun else moments(x))
-        self.offset_ = -math.sqrt(stats.chi2.isf(self.contamination, x.shape[1]))
+        self._keep(x, before)
         return self
+
+    @property
+    def offset_(self) -> float:
+        """Return the threshold: the score below which a point counts as an outlier."""
+        if not hasattr(self, "sample_"):
+            raise AttributeError("this MahalanobisNovelty has no threshold yet: call fit or partial_fit first")
+        if self._offset is None:
+            self._offset = float(np.percentile(-self._distances(self.sample_), 100 * self.contamination))
+        return self._offset
+
+    def _keep(self, x: Float64[np.ndarray, "n d"], before: int) -> None:
+        """Add points to the sample, of which those with the smallest priorities stay."""
+        drawn = priorities(np.arange(before, before + len(x)))
+        points, ranks = (
+            (np.concatenate([self.sample_, x]), np.concatenate([self._ranks, drawn])) if before else (x, drawn)
+        )
+        kept = np.sort(np.argsort(ranks)[:_KEPT])
+        self.sample_, self._ranks, self._offset = points[kept].copy(), ranks[kept], None
 
     def novelty(self, X: Any) -> Float64[np.ndarray, " n"]:
         """Return the Mahalanobis distance of each point: larger means more novel."""
         check_is_fitted(self)
-        return self._distances(validate_data(self, X, dtype=np.float64, reset=False))
+        return self._distances(_points(self, X, reset=False))
 
     def score_samples(self, X: Any) -> Float64[np.ndarray, " n"]:
         """Return the negative distance of each point: larger means more normal."""
@@ -162,10 +199,11 @@ class MahalanobisNovelty(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         return np.where(self.decision_function(X) < 0, -1, 1)
 
     def _check_parameters(self) -> None:
-        if self.shrinkage != "ledoit-wolf" and not (_is_number(self.shrinkage) and 0 <= self.shrinkage <= 1):
-            raise ValueError(f"shrinkage must lie between 0 and 1 or be 'ledoit-wolf', got {self.shrinkage!r}")
-        if not (_is_number(self.contamination) and 0 < self.contamination <= 0.5):
-            raise ValueError(f"contamination must lie in (0, 0.5], got {self.contamination!r}")
+        if isinstance(self.shrinkage, str):
+            one_of(self.shrinkage, "shrinkage", ("ledoit-wolf",))
+        else:
+            number(self.shrinkage, "shrinkage", "[0, 1]")
+        number(self.contamination, "contamination", "(0, 0.5]")
 
     def _learn(self, found: Moments) -> None:
         chosen = self.shrinkage
@@ -211,8 +249,12 @@ class DistanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def fit(self, X: Any, y: Any) -> DistanceClassifier:
         """Learn the prototypes and the weights of their distances."""
-        x, y = validate_data(self, X, y, dtype=np.float64)
-        check_classification_targets(y)
+        self._check_parameters()
+        x, y = validate_data(self, _untensored(X), _untensored(y, "y"), dtype=np.float64)
+        x = contiguous(x)
+        # Labels too large for whole numbers are labels all the same, and no reason to warn.
+        with np.errstate(invalid="ignore"):
+            check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
         points, targets = torch.tensor(x), torch.tensor(labels)
         mean, scale = points.mean(0), points.std(0, correction=0)
@@ -240,9 +282,16 @@ class DistanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _scores(self, X: Any) -> Tensor:
         check_is_fitted(self)
-        x = validate_data(self, X, dtype=np.float64, reset=False)
+        x = _points(self, X, reset=False)
         with torch.no_grad():
             return self.network_(torch.tensor(x))
+
+    def _check_parameters(self) -> None:
+        if self.hidden is not None:
+            integer(self.hidden, "hidden")
+        integer(self.epochs, "epochs", least=0)
+        number(self.lr, "lr", "(0, inf)")
+        integer(self.seed, "seed", least=None)
 
     def _network(self, features: int) -> nn.Sequential:
         generator, classes = stream(self.seed, "distance-classifier"), len(self.classes_)
@@ -251,8 +300,35 @@ class DistanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return build("abs-l2-neg", features, self.hidden, classes, generator=generator).double()
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float, np.number)) and not isinstance(value, bool)
+def priorities(places: Int64[np.ndarray, " n"]) -> np.ndarray:
+    """Return a number for each place in a stream, as good as random and always the same (Steele et al. 2014, SplitMix).
+
+    The points with the smallest numbers are an even sample of any stream, however it is split.
+
+    >>> priorities(np.arange(2)).tolist()
+    [16294208416658607535, 7960286522194355700]
+    """
+    with np.errstate(over="ignore"):
+        z = (places.astype(np.uint64) + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
+        z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+        z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return z ^ (z >> np.uint64(31))
+
+
+def _points(estimator: BaseEstimator, X: Any, **options: Any) -> Float64[np.ndarray, "n d"]:
+    # scikit-learn leaves negative strides as they are, which PyTorch refuses.
+    return contiguous(validate_data(estimator, _untensored(X), dtype=np.float64, **options))
+
+
+def _untensored(values: Any, name: str = "X") -> Any:
+    """Return a tensor as an array; scikit-learn checks whatever else may come, in its own words."""
+    # scikit-learn would take dates as numbers and masked entries as what lies below the mask.
+    odd = isinstance(values, np.ndarray) and values.dtype.kind in "mMV"
+    if odd or isinstance(values, np.ma.MaskedArray):
+        return plain_array(values, name)
+    if not isinstance(values, Tensor):
+        return values
+    return real_array(values, name) if name == "X" else label_array(values, name, len(values) if values.ndim else 1)
 
 
 def _start_at_means(network: nn.Sequential, x: Tensor, labels: Tensor) -> None:

@@ -112,5 +112,5 @@ def test_more_points_begin_with_the_fewer(few, more):
 
 @pytest.mark.parametrize("dim", [0, -3])
 def test_a_gaussian_of_no_dimension_is_refused(dim):
-    with pytest.raises(ValueError, match=f"a Gaussian needs at least one dimension, not {dim}"):
+    with pytest.raises(ValueError, match=f"dim must be a positive integer, got {dim}"):
         random_gaussian(dim, stream(0))

@@ -33,7 +33,7 @@ def test_raw_and_unit_pixels_are_the_numbers_and_their_share_of_white(images):
 @given(images=grey)
 def test_normalized_grey_pixels_have_mean_zero_and_deviation_one(images):
     if np.ptp(images) == 0:
-        with pytest.raises(ValueError, match="training images that are all of one grey"):
+        with pytest.raises(ValueError, match="got images that are all of one grey"):
             pixels(images, "normalized", images)
         return
     found = pixels(images, "normalized", images)
@@ -71,11 +71,17 @@ def test_pixels_leave_the_images_alone_and_take_none():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ((np.zeros((2, 3, 3), np.uint8), "grey"), "unknown form of pixels 'grey': there are raw, unit, normalized"),
-        ((np.zeros((2, 3, 3), np.uint8), "normalized"), "normalized pixels need the training images"),
-        ((np.zeros((2, 3, 3)), "raw"), r"uint8 arrays of 3 or 4 axes, not float64 of shape \(2, 3, 3\)"),
-        ((np.zeros((2, 9), np.uint8), "raw"), r"uint8 arrays of 3 or 4 axes, not uint8 of shape \(2, 9\)"),
-        ((np.zeros((2, 3, 3), np.uint8), "normalized", np.zeros((0, 3, 3), np.uint8)), "by no training images"),
+        ((np.zeros((2, 3, 3), np.uint8), "grey"), "form must be one of raw, unit, normalized, got 'grey'"),
+        (
+            (np.zeros((2, 3, 3), np.uint8), "normalized"),
+            "train must hold the training images for normalized pixels, got None",
+        ),
+        ((np.zeros((2, 3, 3)), "raw"), "images must hold whole numbers from 0 to 255, got float64"),
+        ((np.zeros((2, 9), np.uint8), "raw"), r"images must have 3 or 4 axes .*, got the shape \(2, 9\)"),
+        (
+            (np.zeros((2, 3, 3), np.uint8), "normalized", np.zeros((0, 3, 3), np.uint8)),
+            "train must hold at least one image, got none",
+        ),
     ],
 )
 def test_what_cannot_be_told_in_pixels_is_refused(arguments, sentence):

@@ -113,17 +113,26 @@ def test_the_same_stream_draws_the_same_moons():
 @pytest.mark.parametrize(
     ("call", "sentence"),
     [
-        (lambda: two_moons(1, stream(0)), "two moons need at least two points, not 1"),
-        (lambda: two_moons(9, stream(0), -0.1), "noise must be a finite number of at least 0, not -0.1"),
-        (lambda: two_moons(9, stream(0), math.nan), "noise must be a finite number of at least 0, not nan"),
-        (lambda: two_moons(9, stream(0), math.inf), "noise must be a finite number of at least 0, not inf"),
-        (lambda: turn(torch.zeros(3, 1), 1.0), r"two or more features can be turned, not an array of shape \(3, 1\)"),
-        (lambda: turn(torch.zeros(3), 1.0), r"two or more features can be turned, not an array of shape \(3,\)"),
-        (lambda: turn(torch.zeros(3, 2), math.nan), "points turn by a finite angle, not nan"),
-        (lambda: sphere_moons(torch.zeros(3, 3), stream(0)), r"two features, not an array of shape \(3, 3\)"),
-        (lambda: sphere_moons(torch.zeros(3, 2), stream(0), 2), "at least three dimensions, not 2"),
-        (lambda: sphere_moons(torch.ones(3, 2), stream(0), 9, 1.0), "scaled by 1.0, a point has no finite norm"),
-        (lambda: sphere_moons(torch.full((3, 2), math.nan), stream(0)), "a point has no finite norm of at most 1"),
+        (lambda: two_moons(1, stream(0)), "count must be an integer of at least 2, got 1"),
+        (lambda: two_moons(9, stream(0), -0.1), r"noise must lie in \[0, inf\), got -0.1"),
+        (lambda: two_moons(9, stream(0), math.nan), r"noise must lie in \[0, inf\), got nan"),
+        (lambda: two_moons(9, stream(0), math.inf), r"noise must lie in \[0, inf\), got inf"),
+        (
+            lambda: turn(torch.zeros(3, 1), 1.0),
+            r"at least two features to be rotated, got the shape \(3, 1\)",
+        ),
+        (lambda: turn(torch.zeros(3), 1.0), r"x must have the shape \(points, features\), got \(3,\)"),
+        (lambda: turn(torch.zeros(3, 2), math.nan), "angle must be a finite number, got nan"),
+        (lambda: sphere_moons(torch.zeros(3, 3), stream(0)), r"x must have the shape \(points, 2\), got \(3, 3\)"),
+        (lambda: sphere_moons(torch.zeros(3, 2), stream(0), 2), "dim must be an integer of at least 3, got 2"),
+        (
+            lambda: sphere_moons(torch.ones(3, 2), stream(0), 9, 1.0),
+            "must have norms of at most 1, got 1.41",
+        ),
+        (
+            lambda: sphere_moons(torch.full((3, 2), math.nan), stream(0)),
+            "x must be finite, got 6 NaN or infinite of 6",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused(call, sentence):

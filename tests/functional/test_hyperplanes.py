@@ -65,13 +65,13 @@ def test_the_bias_through_a_point_puts_the_hyperplane_there(seed, d, k):
 
 
 def test_sizes_that_do_not_fit_are_refused():
-    with pytest.raises(ValueError, match="each unit needs one point of its own"):
+    with pytest.raises(ValueError, match=r"points must have the shape \(\.\.\., 2, 3\), got \(3, 3\)"):
         bias_through(torch.zeros(2, 3), torch.zeros(3, 3))
-    with pytest.raises(ValueError, match="points have 2 features, the weights have 3"):
+    with pytest.raises(ValueError, match=r"x must have the shape \(\.\.\., points, 3\), got \(1, 2\)"):
         signed_distance(torch.zeros(1, 2), torch.zeros(2, 3), torch.zeros(2))
-    with pytest.raises(ValueError, match=r"2 units need as many biases, got shape \(3,\)"):
+    with pytest.raises(ValueError, match=r"bias must have the shape \(\.\.\., 2\), got \(3,\)"):
         distance_to_point(torch.zeros(3), torch.zeros(2, 3), torch.zeros(3))
-    with pytest.raises(ValueError, match=r"2 units need as many biases, got shape \(3,\)"):
+    with pytest.raises(ValueError, match=r"bias must have the shape \(2,\), got \(3,\)"):
         deduplicate(torch.zeros(2, 3), torch.zeros(3))
     with pytest.raises(ValueError, match=r"shape \(units, features\), got \(3,\)"):
         mirrored_pairs(torch.zeros(3))
@@ -129,3 +129,34 @@ def test_deduplication_undoes_mirroring_and_keeps_what_has_no_mirror(seed, k):
     weight, bias = draw(seed, k, 9), draw(seed, k)
     kept = deduplicate(torch.cat([weight, -weight[:-1]]), torch.cat([bias, -bias[:-1]]))
     torch.testing.assert_close(kept, (weight, bias), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize("scale", [1e20, 1e38, 1e-20, 1e-30, 1e-38, 1e-42])
+def test_distances_do_not_overflow_or_vanish_with_the_size_of_the_weights(scale):
+    x, weight, bias = (draw(1, 5, 3).float(), draw(1, 4, 3).float(), draw(1, 4).float())
+    weight, bias = weight / weight.abs().max(), bias / bias.abs().max()
+    scaled, shift = weight * scale, bias * scale
+    # What float32 holds of the scaled weights, measured where nothing can overflow.
+    expected = signed_distance(x.double(), scaled.double(), shift.double())
+    torch.testing.assert_close(signed_distance(x, scaled, shift).double(), expected, rtol=1e-4, atol=1e-5)
+
+
+@few
+@given(seed=seeds)
+def test_ordinary_weights_give_the_bits_of_the_plain_formula(seed):
+    x, weight, bias = (draw(seed, 5, 3).float(), draw(seed, 4, 3).float(), draw(seed, 4).float())
+    plain = (x @ weight.mT + bias) / torch.linalg.vector_norm(weight, dim=-1)
+    torch.testing.assert_close(signed_distance(x, weight, bias), plain, rtol=1e-6, atol=1e-6)
+
+
+@pytest.mark.parametrize("scale", [1e200, 1e-200])
+def test_mirrored_pairs_do_not_depend_on_the_size_of_the_weights(scale):
+    weight = draw(0, 3, 4)
+    pairs = mirrored_pairs(torch.cat([weight, -weight]) * scale)
+    assert sorted(pairs[:, :2].tolist()) == [[0, 3], [1, 4], [2, 5]]
+
+
+def test_gradients_pass_through_a_signed_distance():
+    weight = draw(0, 4, 3).requires_grad_()
+    x, bias = draw(0, 5, 3), draw(0, 4)
+    assert torch.autograd.gradcheck(lambda w: signed_distance(x, w, bias), weight)

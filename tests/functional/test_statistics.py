@@ -81,8 +81,9 @@ def test_a_summary_is_frozen_and_lists_its_fields():
 
 
 def test_what_cannot_be_summarised_is_refused():
-    for values in ([], [[1.0, 2.0]]):
-        with pytest.raises(ValueError, match="non-empty flat list of numbers, got shape"):
-            summarize(values)
-    with pytest.raises(ValueError, match="confidence must lie between 0 and 1, got 95"):
+    with pytest.raises(ValueError, match=r"values must hold at least one number, got the shape \(0,\)"):
+        summarize([])
+    with pytest.raises(ValueError, match=r"values must have the shape \(runs,\), got \(1, 2\)"):
+        summarize([[1.0, 2.0]])
+    with pytest.raises(ValueError, match=r"confidence must lie in \(0, 1\), got 95"):
         summarize([1.0, 2.0], confidence=95)

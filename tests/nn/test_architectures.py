@@ -84,7 +84,7 @@ def test_rows_are_frozen():
 
 
 def test_unknown_names_and_sizes_are_refused():
-    with pytest.raises(ValueError, match=r"architecture must be one of relu, abs, relu2, .*, got 'tanh'"):
+    with pytest.raises(ValueError, match=r"name must be one of relu, abs, relu2, .*, got 'tanh'"):
         build("tanh", 7, 5, 3)
     with pytest.raises(ValueError, match="hidden must be a positive integer, got 0"):
         build("relu", 7, 0, 3)

@@ -203,16 +203,16 @@ def test_what_is_no_layer_is_refused():
 
 
 def test_points_of_the_wrong_width_are_refused():
-    with pytest.raises(ValueError, match=r"points of shape \(5, 2\) do not end in the layer's 3 features"):
+    with pytest.raises(ValueError, match=r"x must end in the layer's 3 features, got the shape \(5, 2\)"):
         Mahalanobis(3)(torch.zeros(5, 2))
-    with pytest.raises(ValueError, match=r"points of shape \(5, 2\) do not end in the prototypes' 3 features"):
+    with pytest.raises(ValueError, match=r"x must end in the 3 features of mu, got the shape \(5, 2\)"):
         OffsetL2(3, 4)(torch.zeros(5, 2))
 
 
 def test_what_is_no_gaussian_is_refused():
-    with pytest.raises(ValueError, match=r"shape \(d, d\), got \(2,\) and \(3, 3\)"):
+    with pytest.raises(ValueError, match=r"cov must have the shape \(\.\.\., 2, 2\), got \(3, 3\)"):
         Mahalanobis.from_gaussian(torch.zeros(2), torch.eye(3))
     with pytest.raises(ValueError, match="mean must be finite"):
         Mahalanobis.from_gaussian([math.nan], [[1.0]])
-    with pytest.raises(ValueError, match="must be positive definite"):
+    with pytest.raises(ValueError, match="that is positive definite"):
         Mahalanobis.from_gaussian([0.0, 0.0], [[1.0, 1.0], [1.0, 1.0]])

@@ -69,7 +69,7 @@ def test_a_unit_without_weights_has_no_distance():
 
 
 def test_a_mean_of_another_size_is_refused():
-    with pytest.raises(ValueError, match=r"the layer takes 2 features, the mean has shape \(3,\)"):
+    with pytest.raises(ValueError, match=r"mean must have the shape \(2,\), got \(3,\)"):
         probes.centering(layer([[1.0, 0.0]]), np.zeros(3))
 
 
@@ -123,5 +123,5 @@ def test_probes_read_arrays_that_cannot_be_written_and_layers_in_training():
 def test_thresholds_and_shapes_that_make_no_pairs_are_refused():
     with pytest.raises(ValueError, match=r"threshold must lie in \(0, 1\], got 0"):
         probes.mirrored_pairs(torch.eye(2), threshold=0)
-    with pytest.raises(ValueError, match=r"weights must have the shape \(units, features\), got \(2,\)"):
+    with pytest.raises(ValueError, match=r"weight must have the shape \(units, features\), got \(2,\)"):
         probes.mirrored_pairs(torch.ones(2))

@@ -87,5 +87,5 @@ def test_the_sphericity_of_theory_is_the_one_a_network_shows():
 
 @pytest.mark.parametrize("lost", [-1, 3, 4])
 def test_more_directions_than_can_be_lost_are_refused(lost):
-    with pytest.raises(ValueError, match=f"of 3 directions, 0 to 2 can be lost, not {lost}"):
+    with pytest.raises(ValueError, match=f"lost must be an integer from 0 to 2, got {lost}"):
         probes.lost_directions(3, lost)

@@ -184,9 +184,9 @@ def test_a_measured_perturbation_says_how_far_it_holds():
         ({"kinds": ("shift",)}, "is one of scale, offset, clip, got 'shift'"),
         ({"levels": {"shift": (1.0,)}}, "is one of scale, offset, clip, got 'shift'"),
         ({"kinds": ()}, "at least one kind"),
-        ({"levels": {"scale": ()}}, "one level of each kind"),
-        ({"y": torch.zeros(3)}, r"60 points need as many labels, at least one, got labels of shape \(3,\)"),
-        ({"x": torch.zeros(0, 5), "y": torch.zeros(0)}, "0 points need as many labels, at least one"),
+        ({"levels": {"scale": ()}}, r"levels of scale must hold at least one number, got the shape \(0,\)"),
+        ({"y": torch.zeros(3)}, r"y must have the shape \(60,\), got \(3,\)"),
+        ({"x": torch.zeros(0, 5), "y": torch.zeros(0)}, r"x must hold at least one number, got the shape \(0, 5\)"),
     ],
 )
 def test_bad_requests_are_refused(change, message):
@@ -206,3 +206,46 @@ def test_a_layer_that_is_never_called_is_refused():
 
     with pytest.raises(ValueError, match="does not call the layer"):
         perturbation(Idle(), *points())
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_points_or_outputs_that_are_not_finite_are_refused(bad):
+    x, y = points()
+    broken = x.clone()
+    broken[7, 2] = bad
+    with pytest.raises(ValueError, match=r"x must be finite, got 1 NaN or infinite of 300 entries, .* \(7, 2\)"):
+        perturbation(small(), broken, y)
+    with pytest.raises(ValueError, match="x must be finite, got 300 NaN or infinite of 300 entries"):
+        perturbation(small(), torch.full_like(x, bad), y)
+    model = small()
+    model[0].weight.data[0, 0] = bad
+    with pytest.raises(ValueError, match="the model must give finite outputs, got NaN or infinity at"):
+        perturbation(model, x, y)
+
+
+@pytest.mark.parametrize("bad", [[0.5] * 60, [math.nan] * 60, [-1] * 60, ["a"] * 60])
+def test_labels_that_are_no_classes_are_refused(bad):
+    with pytest.raises(ValueError, match=r"^y must"):
+        perturbation(small(), points()[0], bad)
+
+
+def test_outputs_that_are_not_one_row_a_point_are_refused():
+    class Sum(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layer = nn.Linear(5, 3)
+
+        def forward(self, x):
+            return self.layer(x).sum(-1)
+
+    with pytest.raises(ValueError, match=r"one row of outputs for each of 60 points, got the shape \(60,\)"):
+        perturbation(Sum(), *points())
+
+
+def test_the_range_of_a_unit_is_taken_over_all_points(monkeypatch):
+    # The one point far out is in the last of many batches: with it the range is 4, and the level moves by 0.8.
+    monkeypatch.setattr(sys.modules["metriscope.probes.perturbation"], "_BATCH", 2)
+    x = torch.cat([torch.full((20, 1), 0.5), torch.full((20, 1), 1.5), torch.tensor([[-2.0], [2.0]])])
+    y = (x[:, 0] > 1).long()
+    found = perturbation(one_unit(), x, y, kinds=("offset",), levels={"offset": (0.1, 0.2)})
+    assert found.accuracies.tolist() == [1.0, pytest.approx(22 / 42)]

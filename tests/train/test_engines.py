@@ -230,7 +230,7 @@ def test_targets_of_another_shape_than_the_outputs_are_refused(template):
 def test_points_of_another_width_than_the_network_are_refused():
     model, x, recipe = Mahalanobis(2), torch.zeros(5, 3), Protocol(epochs=1)
     start = Cohort("width", engine_for(model, x, torch.zeros(5), recipe, (0,)), stack_state([model]), recipe)
-    with pytest.raises(ValueError, match=r"points of shape \(5, 3\) do not end in the layer's 2 features"):
+    with pytest.raises(ValueError, match=r"x must end in the layer's 2 features, got the shape \(5, 3\)"):
         start.advance(1)
 
 

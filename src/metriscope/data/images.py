@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float32, UInt8
@@ -16,6 +16,7 @@ from jaxtyping import Float32, UInt8
 from metriscope.data.errors import DataError
 from metriscope.data.idx import read_idx
 from metriscope.data.sets import Labelled, Parts, every_fifth, split
+from metriscope.validation import number, one_of, whole_array
 
 __all__ = ["cifar_parts", "digits_parts", "idx_parts", "mnist_5k_parts", "pixels"]
 
@@ -39,20 +40,29 @@ def pixels(
     >>> pixels(np.array([[[0, 255]]], dtype=np.uint8), "unit")
     array([[0., 1.]], dtype=float32)
     """
-    if images.dtype != np.uint8 or images.ndim not in (3, 4):
-        raise ValueError(f"images are uint8 arrays of 3 or 4 axes, not {images.dtype} of shape {images.shape}")
+    images = _checked(images, "images")
+    one_of(form, "form", ("raw", "unit", "normalized"))
     points = images.astype(np.float32)
     if form == "normalized":
         if train is None:
-            raise ValueError("normalized pixels need the training images, whose mean and deviation they are told by")
-        mean, deviation = _brightness(train)
+            raise ValueError("train must hold the training images for normalized pixels, got None")
+        mean, deviation = _brightness(_checked(train, "train"))
         points -= mean.astype(np.float32)
         points /= deviation.astype(np.float32)
     elif form == "unit":
-        points /= np.float32(white)
-    elif form != "raw":
-        raise ValueError(f"unknown form of pixels {form!r}: there are raw, unit, normalized")
+        points /= np.float32(number(white, "white", "(0, inf)"))
     return points.reshape(len(images), math.prod(images.shape[1:]))
+
+
+def _checked(images: Any, name: str) -> UInt8[np.ndarray, "n ..."]:
+    plain = isinstance(images, np.ndarray) and images.dtype == np.uint8 and not np.ma.isMaskedArray(images)
+    found = np.asarray(images) if plain else whole_array(images, name, "...", low=0, high=256).astype(np.uint8)
+    # Zeros and ones in floating point may well be shares of white, not levels.
+    if "float" in str(getattr(images, "dtype", "")):
+        raise ValueError(f"{name} must hold whole numbers from 0 to 255, got {images.dtype}")
+    if found.ndim not in (3, 4) or not all(found.shape[1:]):
+        raise ValueError(f"{name} must have 3 or 4 axes (images, rows, columns), got the shape {found.shape}")
+    return found
 
 
 def _brightness(images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
@@ -61,11 +71,11 @@ def _brightness(images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     counts = np.array([_counts(channels[:, channel]) for channel in range(channels.shape[1])])
     levels, total = np.arange(256), counts.sum(axis=1)
     if not total.all():
-        raise ValueError("pixels cannot be normalized by no training images")
+        raise ValueError("train must hold at least one image, got none")
     mean = counts @ levels / total
     deviation = np.sqrt((counts * (levels - mean[:, None]) ** 2).sum(axis=1) / total)
     if not deviation.all():
-        raise ValueError("pixels cannot be normalized by training images that are all of one grey")
+        raise ValueError("train must hold different pixels to normalize by, got images that are all of one grey")
     return mean[:, None, None], deviation[:, None, None]
 
 

@@ -11,6 +11,8 @@ import torch
 from jaxtyping import Float, Int64
 from torch import Generator, Tensor
 
+from metriscope.validation import instance, integer, number, real_tensor
+
 __all__ = ["sphere_moons", "turn", "two_moons"]
 
 
@@ -20,10 +22,9 @@ def turn(x: Float[Tensor, "n d"], angle: float) -> Float[Tensor, "n d"]:
     >>> turn(torch.tensor([[1.0, 0.0, 7.0]]).double(), math.pi / 2).round()
     tensor([[0., 1., 7.]], dtype=torch.float64)
     """
-    if x.ndim != 2 or x.shape[-1] < 2:
-        raise ValueError(f"only points of two or more features can be turned, not an array of shape {tuple(x.shape)}")
-    if not math.isfinite(angle):
-        raise ValueError(f"points turn by a finite angle, not {angle}")
+    x, angle = real_tensor(x, "x", "points features", empty=True), number(angle, "angle")
+    if x.shape[-1] < 2:
+        raise ValueError(f"x must have at least two features to be rotated, got the shape {tuple(x.shape)}")
     first, second = x[:, :1], x[:, 1:2]
     cosine, sine = math.cos(angle), math.sin(angle)
     return torch.cat([cosine * first - sine * second, sine * first + cosine * second, x[:, 2:]], dim=-1)
@@ -41,10 +42,8 @@ def two_moons(count: int, generator: Generator, noise: float = 0.1) -> tuple[Flo
     >>> x.shape, y.bincount().tolist(), round(float(x.norm(dim=-1).max()), 12)
     (torch.Size([150, 2]), [75, 75], 1.0)
     """
-    if count < 2:
-        raise ValueError(f"two moons need at least two points, not {count}")
-    if not 0 <= noise < math.inf:
-        raise ValueError(f"noise must be a finite number of at least 0, not {noise}")
+    count, noise = integer(count, "count", least=2), number(noise, "noise", "[0, inf)")
+    instance(generator, "generator", Generator)
     upper, lower = _half_circle(count // 2), -_half_circle(count - count // 2)
     # The moons' centres are (-1/2, -1/4) and (1/2, 1/4) from the point about which they mirror each other.
     shift = torch.tensor([0.5, 0.25], dtype=torch.float64)
@@ -67,15 +66,12 @@ def sphere_moons(
     >>> points.shape, bool(torch.allclose(points.norm(dim=-1), torch.ones(150).double()))
     (torch.Size([150, 100]), True)
     """
-    if x.ndim != 2 or x.shape[-1] != 2:
-        raise ValueError(f"moons are points of two features, not an array of shape {tuple(x.shape)}")
-    if dim < 3:
-        raise ValueError(f"moons on a sphere need at least three dimensions, not {dim}")
+    x, dim, scale = real_tensor(x, "x", "points 2"), integer(dim, "dim", least=3), number(scale, "scale")
+    instance(generator, "generator", Generator)
     signal = scale * x.to(torch.float64)
     rest = 1 - signal.square().sum(dim=-1, keepdim=True)
-    # Written so that NaN fails too.
-    if not bool((rest >= 0).all()):
-        raise ValueError(f"scaled by {scale}, a point has no finite norm of at most 1")
+    if bool((rest < 0).any()):
+        raise ValueError(f"x scaled by {scale} must have norms of at most 1, got {float((1 - rest.min()).sqrt()):.3g}")
     noise = torch.randn(len(x), dim - 2, generator=generator, dtype=torch.float64)
     return torch.cat([signal, rest.sqrt() * noise / torch.linalg.vector_norm(noise, dim=-1, keepdim=True)], dim=-1)
 

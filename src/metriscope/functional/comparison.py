@@ -13,6 +13,7 @@ import numpy as np
 from jaxtyping import Float
 
 from metriscope.functional.statistics import summarize
+from metriscope.validation import instance, listed, number, real_array
 
 __all__ = ["Moments", "TTest", "cohens_d", "holm", "moments", "paired_test", "student_test", "welch_test"]
 
@@ -55,6 +56,7 @@ def student_test(a: Moments, b: Moments, confidence: float = 0.95) -> TTest:
     >>> round(student_test(Moments(96.62, 0.17, 20), Moments(95.87, 0.22, 20)).t, 2)
     12.06
     """
+    _check_groups(a, b)
     df = a.runs + b.runs - 2
     error = _pooled(a, b) * math.sqrt(1 / a.runs + 1 / b.runs)
     return _test(a.mean - b.mean, error, df, confidence)
@@ -66,6 +68,7 @@ def welch_test(a: Moments, b: Moments, confidence: float = 0.95) -> TTest:
     >>> round(welch_test(Moments(96.62, 0.17, 20), Moments(56.31, 19.31, 20)).df, 1)
     19.0
     """
+    _check_groups(a, b)
     parts = [group.sd**2 / group.runs for group in (a, b)]
     scale = sum(parts)
     weights = sum(part**2 / max(group.runs - 1, 1) for part, group in zip(parts, (a, b), strict=True))
@@ -80,10 +83,11 @@ def paired_test(a: Iterable[float], b: Iterable[float], confidence: float = 0.95
     >>> paired_test([1.0, 2.0, 4.0], [0.0, 1.0, 2.0]).df
     2
     """
-    one, other = (np.asarray(list(values), dtype=np.float64) for values in (a, b))
+    one, other = _runs(a, "a"), _runs(b, "b")
     if one.shape != other.shape:
-        raise ValueError(f"paired groups need a run of each for every pair, got {len(one)} and {len(other)} runs")
-    found = moments(one - other)
+        raise ValueError(f"a and b must be pairs of runs, got {len(one)} and {len(other)} runs")
+    with np.errstate(invalid="ignore"):
+        found = moments(one - other)
     return _test(found.mean, found.sd / math.sqrt(found.runs), found.runs - 1, confidence)
 
 
@@ -93,6 +97,7 @@ def cohens_d(a: Moments, b: Moments) -> float:
     >>> cohens_d(Moments(3.0, 2.0, 5), Moments(2.0, 2.0, 5))
     0.5
     """
+    _check_groups(a, b)
     spread = _pooled(a, b)
     return (a.mean - b.mean) / spread if spread > 0 else math.nan
 
@@ -106,14 +111,23 @@ def holm(p_values: Iterable[float]) -> Float[np.ndarray, " tests"]:
     >>> holm([0.01, 0.04, 0.03])
     array([0.03, 0.06, 0.06])
     """
-    p = np.asarray(list(p_values), dtype=np.float64)
+    p = real_array(listed(p_values), "p_values", "tests", finite=False, empty=True)
     if ((p < 0) | (p > 1)).any():
-        raise ValueError(f"p-values lie between 0 and 1, got {p[(p < 0) | (p > 1)][0]}")
+        raise ValueError(f"p_values must lie between 0 and 1, got {p[(p < 0) | (p > 1)][0]}")
     order = np.argsort(p)[: int((~np.isnan(p)).sum())]
     factors = np.arange(len(order), 0, -1)
     adjusted = np.full_like(p, np.nan)
     adjusted[order] = np.minimum(np.maximum.accumulate(factors * p[order]), 1.0)
     return adjusted
+
+
+def _check_groups(a: Moments, b: Moments) -> None:
+    instance(a, "a", Moments)
+    instance(b, "b", Moments)
+
+
+def _runs(values: Iterable[float], name: str) -> Float[np.ndarray, " runs"]:
+    return real_array(listed(values), name, "runs", finite=False)
 
 
 def _pooled(a: Moments, b: Moments) -> float:
@@ -126,8 +140,7 @@ def _pooled(a: Moments, b: Moments) -> float:
 
 
 def _test(difference: float, error: float, df: float, confidence: float) -> TTest:
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must lie between 0 and 1, got {confidence}")
+    confidence = number(confidence, "confidence", "(0, 1)")
     if df <= 0 or math.isnan(error):
         return TTest(difference, math.nan, math.nan, math.nan, df, math.nan)
     # scipy.stats takes longer to import than everything else here together.

@@ -11,6 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metriscope.validation import broadcast_axes, check_shape, one_of, require_tensors, same_precision
+
 __all__ = ["OffsetForm", "mahalanobis", "norm", "offset_l2", "require_form"]
 
 OffsetForm: TypeAlias = Literal["formula", "squared-weights"]
@@ -25,8 +27,7 @@ def require_form(form: str) -> None:
 
     >>> require_form("formula")
     """
-    if form not in get_args(OffsetForm):
-        raise ValueError(f"form must be one of {', '.join(get_args(OffsetForm))}, got {form!r}")
+    one_of(form, "form", get_args(OffsetForm))
 
 
 def norm(z: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "*rest"]:
@@ -35,6 +36,8 @@ def norm(z: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "*rest"]:
     >>> norm(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
     tensor([5., 0.])
     """
+    require_tensors(z=z)
+    (z,) = same_precision(z)
     # The plain norm has gradient 0 at 0 but a second derivative of NaN; a constant there has neither.
     zero = torch.linalg.vector_norm(z.detach(), dim=dim, keepdim=True) == 0
     length = torch.linalg.vector_norm(z.masked_fill(zero, 1.0), dim=dim)
@@ -49,11 +52,12 @@ def mahalanobis(
     >>> mahalanobis(torch.tensor([[3.0, 4.0]]), torch.zeros(2), torch.eye(2))
     tensor([5.])
     """
-    if not x.shape[-1] == mean.shape[-1] == factor.shape[-1]:
-        raise ValueError(
-            f"points have {x.shape[-1]} features, the mean has {mean.shape[-1]}, "
-            f"the factor has {factor.shape[-1]}; all three must agree"
-        )
+    require_tensors(x=x, mean=mean, factor=factor)
+    sizes = {"features": x.shape[-1]} if x.ndim else {}
+    for name, one, axes in (("x", x, "points"), ("mean", mean, ""), ("factor", factor, "units")):
+        check_shape(tuple(one.shape), name, f"* {axes} features", sizes, empty=True)
+    broadcast_axes((2, 1, 2), x=x, mean=mean, factor=factor)
+    x, mean, factor = same_precision(x, mean, factor)
     return norm((x - mean[..., None, :]) @ factor.mT)
 
 
@@ -73,21 +77,22 @@ def offset_l2(
     >>> offset_l2(torch.tensor([3.0, 2.0]), torch.zeros(1, 2), torch.tensor([[1.0, 2.0]]))
     tensor([5.])
     """
-    _check_offset_l2(x, mu, alpha, form)
+    x, mu, alpha = _check_offset_l2(x, mu, alpha, form)
     weight = alpha.square() if form == "formula" else alpha
     distances = _WeightedDistance.apply(x.reshape(-1, x.shape[-1]), mu, weight)
     return distances.reshape(*x.shape[:-1], mu.shape[0])
 
 
-def _check_offset_l2(x: Tensor, mu: Tensor, alpha: Tensor, form: str) -> None:
+def _check_offset_l2(x: Tensor, mu: Tensor, alpha: Tensor, form: str) -> tuple[Tensor, ...]:
     require_form(form)
+    require_tensors(x=x, mu=mu, alpha=alpha)
     if mu.ndim != 2 or mu.shape != alpha.shape:
         raise ValueError(
-            "prototypes and their weights must have the same shape (units, features), "
-            f"got {tuple(mu.shape)} and {tuple(alpha.shape)}"
+            f"mu and alpha must have the same shape (units, features), got {tuple(mu.shape)} and {tuple(alpha.shape)}"
         )
     if x.ndim == 0 or x.shape[-1] != mu.shape[-1]:
-        raise ValueError(f"points of shape {tuple(x.shape)} do not end in the prototypes' {mu.shape[-1]} features")
+        raise ValueError(f"x must end in the {mu.shape[-1]} features of mu, got the shape {tuple(x.shape)}")
+    return same_precision(x, mu, alpha)
 
 
 def _blocks(x: Float[Tensor, "n d"]) -> tuple[list[int], int]:

@@ -11,6 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metriscope.validation import broadcast_axes, number, real_tensor, same_precision
+
 __all__ = ["bias_through", "deduplicate", "distance_to_point", "mirrored_pairs", "signed_distance"]
 
 
@@ -20,11 +22,10 @@ def bias_through(weight: Float[Tensor, "*s k d"], points: Float[Tensor, "*s k d"
     >>> bias_through(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0]]))
     tensor([-11.])
     """
-    if weight.shape[-2:] != points.shape[-2:]:
-        raise ValueError(
-            "each unit needs one point of its own: "
-            f"weights have shape {tuple(weight.shape)}, points {tuple(points.shape)}"
-        )
+    sizes: dict[str, int] = {}
+    weight = real_tensor(weight, "weight", "* units features", sizes)
+    points = real_tensor(points, "points", "* units features", sizes)
+    broadcast_axes(2, weight=weight, points=points)
     return -(weight * points).sum(-1)
 
 
@@ -36,11 +37,9 @@ def signed_distance(
     >>> signed_distance(torch.tensor([[3.0, 4.0]]), torch.tensor([[0.0, 2.0]]), torch.tensor([-2.0]))
     tensor([[3.]])
     """
-    _check_hyperplanes(x, weight, bias)
-    length = torch.linalg.vector_norm(weight, dim=-1)
-    # A unit without weights has no hyperplane; dividing would call it infinitely far when b is not 0.
-    length = length.masked_fill(length == 0, math.nan)
-    return (x @ weight.mT + bias[..., None, :]) / length[..., None, :]
+    weight, bias, x = _checked_layer(weight, bias, x, "x", "* points features")
+    broadcast_axes((2, 2, 1), x=x, weight=weight, bias=bias)
+    return _signed_distance(x, weight, bias)
 
 
 def distance_to_point(
@@ -51,7 +50,9 @@ def distance_to_point(
     >>> distance_to_point(torch.tensor([3.0, 4.0]), torch.tensor([[0.0, -2.0]]), torch.tensor([2.0]))
     tensor([3.])
     """
-    return signed_distance(point[..., None, :], weight, bias).squeeze(-2).abs()
+    weight, bias, point = _checked_layer(weight, bias, point, "point", "* features")
+    broadcast_axes((1, 2, 1), point=point, weight=weight, bias=bias)
+    return _signed_distance(point[..., None, :], weight, bias).squeeze(-2).abs()
 
 
 def mirrored_pairs(weight: Float[Tensor, "k d"], threshold: float = 0.999) -> Float[Tensor, "p 3"]:
@@ -63,10 +64,8 @@ def mirrored_pairs(weight: Float[Tensor, "k d"], threshold: float = 0.999) -> Fl
     >>> mirrored_pairs(torch.tensor([[1.0, 0.0], [0.0, 1.0], [-2.0, 0.0]]))
     tensor([[ 0.,  2., -1.]], dtype=torch.float64)
     """
-    if weight.ndim != 2:
-        raise ValueError(f"weights must have the shape (units, features), got {tuple(weight.shape)}")
-    if not 0 < threshold <= 1:
-        raise ValueError(f"threshold must lie in (0, 1], got {threshold}")
+    weight = real_tensor(weight, "weight", "units features", empty=True)
+    threshold = number(threshold, "threshold", "(0, 1]")
     cosine = _cosines(weight)
     # Exact opposites may miss -1 by the rounding of a sum of d products.
     rounding = weight.shape[-1] * torch.finfo(cosine.dtype).eps
@@ -84,8 +83,9 @@ def deduplicate(
     >>> deduplicate(torch.tensor([[1.0, 0.0], [-2.0, 0.0]]), torch.tensor([3.0, 4.0]))
     (tensor([[1., 0.]]), tensor([3.]))
     """
-    if bias.shape != weight.shape[:1]:
-        raise ValueError(f"{weight.shape[0]} units need as many biases, got shape {tuple(bias.shape)}")
+    sizes: dict[str, int] = {}
+    weight = real_tensor(weight, "weight", "units features", sizes, empty=True)
+    bias = real_tensor(bias, "bias", "units", sizes, empty=True)
     keep = torch.ones(weight.shape[0], dtype=torch.bool, device=weight.device)
     keep[mirrored_pairs(weight, threshold)[:, 1].long()] = False
     return weight[keep], bias[keep]
@@ -93,6 +93,7 @@ def deduplicate(
 
 def _cosines(weight: Float[Tensor, "k d"]) -> Float[Tensor, "k k"]:
     weight = weight.detach().double()
+    weight = weight * _inverse_size(weight)
     direction = weight / torch.linalg.vector_norm(weight, dim=-1, keepdim=True)
     return direction @ direction.mT
 
@@ -121,8 +122,31 @@ def _lexicographic(minor: Tensor, major: Tensor) -> Tensor:
     return order[major[order].argsort(stable=True)]
 
 
-def _check_hyperplanes(x: Tensor, weight: Tensor, bias: Tensor) -> None:
-    if x.shape[-1] != weight.shape[-1]:
-        raise ValueError(f"points have {x.shape[-1]} features, the weights have {weight.shape[-1]}")
-    if bias.shape[-1:] != weight.shape[-2:-1]:
-        raise ValueError(f"{weight.shape[-2]} units need as many biases, got shape {tuple(bias.shape)}")
+def _checked_layer(
+    weight: Tensor, bias: Tensor, x: Tensor, name: str, axes: str
+) -> tuple[Float[Tensor, "*s k d"], Float[Tensor, "*s k"], Tensor]:
+    sizes: dict[str, int] = {}
+    weight = real_tensor(weight, "weight", "* units features", sizes)
+    bias, x = real_tensor(bias, "bias", "* units", sizes), real_tensor(x, name, axes, sizes)
+    weight, bias, x = same_precision(weight, bias, x)
+    return weight, bias, x
+
+
+def _signed_distance(x: Tensor, weight: Tensor, bias: Tensor) -> Float[Tensor, "*s n k"]:
+    # The distance is that of any multiple of a unit; squares of large or small weights would leave the range.
+    scale = _inverse_size(weight)
+    weight, bias = weight * scale, bias * scale.squeeze(-1)
+    length = torch.linalg.vector_norm(weight, dim=-1)
+    # A unit without weights has no hyperplane; dividing would call it infinitely far when b is not 0.
+    length = length.masked_fill(length == 0, math.nan)
+    return (x @ weight.mT + bias[..., None, :]) / length[..., None, :]
+
+
+def _inverse_size(weight: Float[Tensor, "*s k d"]) -> Float[Tensor, "*s k 1"]:
+    """Return the power of two that brings each unit's largest weight near 1: multiplying by it rounds nothing."""
+    if weight.shape[-1] == 0:
+        return weight.new_ones(*weight.shape[:-1], 1)
+    largest = weight.detach().abs().amax(-1, keepdim=True)
+    limit = math.frexp(torch.finfo(weight.dtype).max)[1] - 2
+    power = torch.frexp(largest.double()).exponent.clamp(-limit, limit)
+    return torch.exp2(-power.double()).to(weight.dtype)

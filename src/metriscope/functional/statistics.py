@@ -8,6 +8,8 @@ from dataclasses import asdict, dataclass
 
 import numpy as np
 
+from metriscope.validation import listed, number, real_array
+
 __all__ = ["Summary", "summarize"]
 
 
@@ -38,12 +40,10 @@ def summarize(values: Iterable[float], confidence: float = 0.95) -> Summary:
     >>> summarize([1.0, 2.0, 3.0]).mean, summarize([1.0, 2.0, 3.0]).sd
     (2.0, 1.0)
     """
-    sample = np.asarray(values if hasattr(values, "__array__") else list(values), dtype=np.float64)
-    if sample.ndim != 1 or sample.size == 0:
-        raise ValueError(f"values must be a non-empty flat list of numbers, got shape {sample.shape}")
-    if not 0 < confidence < 1:
-        raise ValueError(f"confidence must lie between 0 and 1, got {confidence}")
-    # A run that diverged may bring infinities; their spread is NaN, which needs no warning.
+    # A run that diverged brings NaN or infinity, and the summary says so.
+    sample = real_array(listed(values), "values", "runs", finite=False)
+    confidence = number(confidence, "confidence", "(0, 1)")
+    # The spread of infinities is NaN, which needs no warning.
     with np.errstate(invalid="ignore", over="ignore"):
         mean = float(sample.mean())
         variance = float(sample.var(ddof=1)) if sample.size > 1 else math.nan

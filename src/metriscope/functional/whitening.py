@@ -11,6 +11,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
+from metriscope.validation import broadcast_axes, covariance, integer, number, real_tensor
+
 __all__ = [
     "expected_sphericity",
     "learned_covariance",
@@ -28,8 +30,7 @@ def expected_sphericity(lost: float, d: int) -> float:
     >>> round(expected_sphericity(1, 2), 3), round(expected_sphericity(1, 10), 3)
     (1.414, 1.054)
     """
-    if not 0 <= lost <= d:
-        raise ValueError(f"lost directions must lie between 0 and d = {d}, got {lost}")
+    lost = number(lost, "lost", f"[0, {integer(d, 'd')}]")
     return math.sqrt(lost * d / (d - lost)) if lost < d else math.nan
 
 
@@ -39,9 +40,10 @@ def learned_covariance(weight: Float[Tensor, "*s k d"], cov: Float[Tensor, "*s d
     >>> learned_covariance(torch.tensor([[2.0, 0.0]]), torch.eye(2))
     tensor([[4.]], dtype=torch.float64)
     """
-    if weight.shape[-1] != cov.shape[-1]:
-        raise ValueError(f"weights have {weight.shape[-1]} features, the covariance has {cov.shape[-1]}")
-    weight, cov = weight.double(), cov.double()
+    sizes: dict[str, int] = {}
+    weight = real_tensor(weight, "weight", "* units features", sizes).double()
+    cov = covariance(cov, "cov", sizes=sizes)
+    broadcast_axes(2, weight=weight, cov=cov)
     return weight @ cov @ weight.mT
 
 
@@ -69,8 +71,7 @@ def principal_axes(
     >>> variances, axes
     (tensor([3., 1.], dtype=torch.float64), tensor([[0., 1.], [1., 0.]], dtype=torch.float64))
     """
-    _check_covariance(cov)
-    cov = cov.double()
+    cov = covariance(cov)
     variances, vectors = torch.linalg.eigh((cov + cov.mT) / 2)
     axes = vectors.mT.flip(-2)
     largest = axes.gather(-1, axes.abs().argmax(-1, keepdim=True))
@@ -87,22 +88,10 @@ def whitening_factor(cov: Float[Tensor, "*s d d"]) -> Float[Tensor, "*s d d"]:
     """
     variances, axes = principal_axes(cov)
     # An eigenvalue this far below the largest is rounding, whatever its sign.
-    floor = variances[..., 0].abs() * cov.shape[-1] * torch.finfo(variances.dtype).eps
+    floor = variances[..., 0].abs() * variances.shape[-1] * torch.finfo(variances.dtype).eps
     if bool((variances[..., -1] <= floor).any()):
         raise ValueError(
-            "the covariance must be positive definite, "
-            f"but its smallest eigenvalue is {float(variances[..., -1].min()):.3g}"
+            "cov must be a covariance that is positive definite, "
+            f"got a smallest eigenvalue of {float(variances[..., -1].min()):.3g}"
         )
     return axes / variances.sqrt()[..., None]
-
-
-def _check_covariance(cov: Tensor) -> None:
-    if cov.ndim < 2 or cov.shape[-1] != cov.shape[-2] or cov.shape[-1] == 0:
-        raise ValueError(f"a covariance must be a square matrix, got shape {tuple(cov.shape)}")
-    if not bool(cov.isfinite().all()):
-        raise ValueError("a covariance must be finite, got NaN or infinite entries")
-    # A product A Aᵀ of this precision may miss symmetry by its own rounding and no more.
-    precision = torch.finfo(cov.dtype if cov.is_floating_point() else torch.float64).eps
-    gap = float((cov - cov.mT).abs().max())
-    if gap > cov.shape[-1] * precision * float(cov.abs().max()):
-        raise ValueError(f"a covariance must be symmetric, but entries differ from their mirror by up to {gap:.3g}")

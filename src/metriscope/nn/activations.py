@@ -15,6 +15,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from metriscope.validation import one_of
+
 __all__ = ["ACTIVATIONS", "Abs", "Activation", "activation_row"]
 
 Elementwise = Callable[[Float[Tensor, "*shape"]], Float[Tensor, "*shape"]]
@@ -98,6 +100,4 @@ def activation_row(name: str) -> Activation:
     >>> activation_row("relu").units_per_feature
     2
     """
-    if name not in ACTIVATIONS:
-        raise ValueError(f"activation must be one of {', '.join(ACTIVATIONS)}, got {name!r}")
-    return ACTIVATIONS[name]
+    return ACTIVATIONS[one_of(name, "activation", ACTIVATIONS)]

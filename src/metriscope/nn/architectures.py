@@ -12,8 +12,9 @@ import torch
 from torch import nn
 
 from metriscope.nn.activations import activation_row
-from metriscope.nn.drawing import fresh_linear, require_positive
+from metriscope.nn.drawing import fresh_linear
 from metriscope.nn.layers import Neg, OffsetL2
+from metriscope.validation import integer, one_of
 
 __all__ = ["ARCHITECTURES", "HEADS", "Architecture", "Head", "architectures", "build"]
 
@@ -101,10 +102,9 @@ def build(
       (4): Neg()
     )
     """
-    if name not in ARCHITECTURES:
-        raise ValueError(f"architecture must be one of {', '.join(ARCHITECTURES)}, got {name!r}")
-    require_positive(in_features=in_features, hidden=hidden, out_features=out_features)
-    row = ARCHITECTURES[name]
+    row = ARCHITECTURES[one_of(name, "name", ARCHITECTURES)]
+    in_features, hidden = integer(in_features, "in_features"), integer(hidden, "hidden")
+    out_features = integer(out_features, "out_features")
     first = fresh_linear(in_features, hidden, generator=generator)
     head = HEADS[row.head].make(hidden, out_features, row.bias, generator)
     tail = [activation_row(row.output).module()] if row.output else []

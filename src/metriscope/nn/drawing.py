@@ -1,4 +1,4 @@
-"""What goes into a layer: checked sizes, tensors, and values drawn from a generator of the caller's.
+"""What goes into a layer: values drawn from a generator of the caller's.
 
 Axes: ``d`` features, ``k`` units. With a generator given, PyTorch's global random state stays as it was.
 """
@@ -7,33 +7,11 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["as_tensor", "draw_", "empty_linear", "fresh_linear", "require_positive"]
-
-
-def require_positive(**sizes: int) -> None:
-    """Refuse sizes that are not whole numbers above zero.
-
-    >>> require_positive(hidden=0)
-    Traceback (most recent call last):
-    ValueError: hidden must be a positive integer, got 0
-    """
-    for name, size in sizes.items():
-        if not isinstance(size, int) or isinstance(size, bool) or size < 1:
-            raise ValueError(f"{name} must be a positive integer, got {size!r}")
-
-
-def as_tensor(values: Any) -> Tensor:
-    """Return a tensor as it is, and a copy of anything else, so that read-only arrays are welcome.
-
-    >>> as_tensor([1.0, 2.0])
-    tensor([1., 2.])
-    """
-    return values if isinstance(values, Tensor) else torch.tensor(values)
+__all__ = ["draw_", "empty_linear", "fresh_linear"]
 
 
 def draw_(target: Tensor, fill: Callable[[Tensor], object], generator: torch.Generator | None) -> None:

@@ -13,7 +13,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from metriscope.functional import bias_through, principal_axes
-from metriscope.nn.drawing import as_tensor, require_positive
+from metriscope.validation import float64_tensor, instance, integer, require_finite
 
 __all__ = ["init_from_clusters", "init_through_points"]
 
@@ -26,6 +26,7 @@ def init_through_points(linear: nn.Linear, x: Any, generator: torch.Generator | 
     True
     """
     points = _checked_points(linear, x)
+    require_finite(linear.weight, "linear.weight")
     rows = _draw_integers(len(points), linear.out_features, generator)
     with torch.no_grad():
         linear.bias.copy_(bias_through(linear.weight.cpu().double(), points[rows]))
@@ -47,7 +48,7 @@ def init_from_clusters(
     tensor([-0.8660, -0.8660], requires_grad=True)
     """
     points = _checked_points(linear, x)
-    require_positive(n_clusters=n_clusters)
+    n_clusters = integer(n_clusters, "n_clusters")
     if len(points) < n_clusters:
         raise ValueError(f"{n_clusters} clusters need at least as many points, got {len(points)}")
     clusters = _clusters(points, n_clusters, generator)
@@ -60,15 +61,11 @@ def init_from_clusters(
 
 
 def _checked_points(linear: nn.Linear, x: Any) -> Float[Tensor, "n d"]:
-    points = as_tensor(x).detach().cpu().double()
-    if linear.bias is None:
-        raise ValueError("the linear layer needs a bias to move its hyperplanes, got bias=False")
-    if points.ndim != 2 or points.shape[1] != linear.in_features:
-        raise ValueError(f"x must have the shape (points, {linear.in_features}), got {tuple(points.shape)}")
-    if len(points) == 0:
-        raise ValueError("x must hold at least one point, got none")
-    if not bool(points.isfinite().all()):
-        raise ValueError("x must be finite, got NaN or infinite entries")
+    if instance(linear, "linear", nn.Linear).bias is None:
+        raise ValueError("linear must have a bias to move its hyperplanes, got bias=False")
+    points = float64_tensor(x, "x", "points features", {"features": linear.in_features})
+    if not bool(points.square().sum().isfinite()):
+        raise ValueError(f"x must be small enough to be squared, got entries up to {float(points.abs().max()):.3g}")
     return points
 
 

@@ -5,9 +5,10 @@ Axes: ``n`` points, ``d`` features, ``k`` units.
 
 from __future__ import annotations
 
-from functools import partial
+from functools import partial, reduce
 from typing import Any
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
@@ -15,7 +16,8 @@ from torch import Tensor, nn
 from metriscope.functional import OffsetForm, norm, offset_l2, whitening_factor
 from metriscope.functional.distances import require_form
 from metriscope.nn.activations import activation_row
-from metriscope.nn.drawing import as_tensor, draw_, empty_linear, require_positive
+from metriscope.nn.drawing import draw_, empty_linear
+from metriscope.validation import check_shape, covariance, integer, real_tensor, require_tensors
 
 __all__ = ["Mahalanobis", "Neg", "OffsetL2"]
 
@@ -52,7 +54,7 @@ class OffsetL2(nn.Module):
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
-        require_positive(in_features=in_features, out_features=out_features)
+        in_features, out_features = integer(in_features, "in_features"), integer(out_features, "out_features")
         require_form(form)
         self.in_features, self.out_features, self.form = in_features, out_features, form
         self.mu = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
@@ -89,9 +91,8 @@ class Mahalanobis(nn.Module):
     ) -> None:
         super().__init__()
         row = activation_row(activation)
-        require_positive(in_features=in_features)
-        hidden = in_features * row.units_per_feature if hidden is None else hidden
-        require_positive(hidden=hidden)
+        in_features = integer(in_features, "in_features")
+        hidden = in_features * row.units_per_feature if hidden is None else integer(hidden, "hidden")
         self.activation_name = activation
         self.linear = empty_linear(in_features, hidden, device=device, dtype=dtype)
         self.activation = row.module()
@@ -108,18 +109,14 @@ class Mahalanobis(nn.Module):
         >>> Mahalanobis.from_gaussian([1.0, 1.0], [[4.0, 0.0], [0.0, 1.0]])(torch.tensor([3.0, 1.0]))
         tensor(1.)
         """
-        mean, cov = as_tensor(mean), as_tensor(cov)
-        if mean.ndim != 1 or tuple(cov.shape) != (len(mean), len(mean)):
-            raise ValueError(
-                "a Gaussian needs a mean of shape (d,) and a covariance of shape (d, d), "
-                f"got {tuple(mean.shape)} and {tuple(cov.shape)}"
-            )
-        if not bool(mean.isfinite().all()):
-            raise ValueError("a mean must be finite, got NaN or infinite entries")
+        given, sizes = (mean, cov), dict[str, int]()
+        mean = real_tensor(mean, "mean", "features", sizes)
+        cov = covariance(cov, "cov", sizes=sizes)
+        check_shape(tuple(cov.shape), "cov", "features features", sizes, empty=False)
         factor = whitening_factor(cov)
         # A generator of its own keeps the values that are overwritten out of the global random state.
         unused = torch.Generator()
-        layer = cls(len(mean), generator=unused, device=cov.device, dtype=dtype or _precision(mean, cov))
+        layer = cls(len(mean), generator=unused, device=cov.device, dtype=dtype or _precision(*given))
         with torch.no_grad():
             layer.linear.weight.copy_(factor)
             layer.linear.bias.copy_(-factor @ mean.to(factor))
@@ -127,9 +124,10 @@ class Mahalanobis(nn.Module):
 
     def forward(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n"]:
         """Return one distance for each point."""
+        require_tensors(x=x)
         if x.ndim == 0 or x.shape[-1] != self.linear.in_features:
             features = self.linear.in_features
-            raise ValueError(f"points of shape {tuple(x.shape)} do not end in the layer's {features} features")
+            raise ValueError(f"x must end in the layer's {features} features, got the shape {tuple(x.shape)}")
         return norm(self.activation(self.linear(x)))
 
     def extra_repr(self) -> str:
@@ -138,6 +136,16 @@ class Mahalanobis(nn.Module):
         return f"{sizes}, activation={self.activation_name!r}"
 
 
-def _precision(*given: Tensor) -> torch.dtype:
-    dtype = torch.result_type(*given)
-    return dtype if dtype.is_floating_point else torch.get_default_dtype()
+def _precision(*given: Any) -> torch.dtype:
+    """Return the widest floating-point type among the arrays; lists and whole numbers have PyTorch's default."""
+    found = [dtype for one in given if (dtype := _floating(one)) is not None]
+    return reduce(torch.promote_types, found) if found else torch.get_default_dtype()
+
+
+def _floating(value: Any) -> torch.dtype | None:
+    if isinstance(value, Tensor):
+        return value.dtype if value.is_floating_point() else None
+    if isinstance(value, list | tuple):
+        return torch.get_default_dtype()
+    dtype = np.asarray(value).dtype
+    return {2: torch.float16, 4: torch.float32}.get(dtype.itemsize, torch.float64) if dtype.kind == "f" else None

@@ -20,6 +20,7 @@ from torch import Tensor, nn
 from metriscope.nn.activations import ACTIVATIONS
 from metriscope.nn.drawing import empty_linear
 from metriscope.nn.layers import Mahalanobis
+from metriscope.validation import instance
 
 __all__ = ["abs_to_relu", "relu_to_abs"]
 
@@ -75,7 +76,7 @@ def relu_to_abs(model: nn.Module) -> nn.Module:
 
 
 def _rewrite_model(model: nn.Module, rule: _Rule) -> nn.Module:
-    if not any(rule.applies_to(module) for module in model.modules()):
+    if not any(rule.applies_to(module) for module in instance(model, "model", nn.Module).modules()):
         kind = ACTIVATIONS[rule.source].module.__name__
         raise ValueError(f"{type(model).__name__} has no {kind} layer to rewrite")
     return _rewrite(copy.deepcopy(model), "", rule)

@@ -14,6 +14,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
+from metriscope.validation import instance, integer
+
 __all__ = ["stack_state", "stacked_forward", "unstack"]
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
@@ -27,7 +29,7 @@ def stack_state(modules: Sequence[nn.Module]) -> dict[str, Tensor]:
     """
     if not modules:
         raise ValueError("stack_state needs at least one module, got none")
-    states = [module.state_dict() for module in modules]
+    states = [instance(module, "modules", nn.Module).state_dict() for module in modules]
     shapes = [{name: tuple(value.shape) for name, value in state.items()} for state in states]
     for index, shape in enumerate(shapes):
         if shape != shapes[0]:
@@ -42,7 +44,7 @@ def unstack(template: ModuleT, state: Mapping[str, Tensor], index: int) -> Modul
     >>> bool(unstack(layers[0], stack_state(layers), 1).weight.equal(layers[1].weight))
     True
     """
-    size = _stack_size(state)
+    size, index = _stack_size(state), integer(index, "index", least=None)
     if not -size <= index < size:
         raise ValueError(f"the stack holds {size} networks, there is no number {index}")
     module = copy.deepcopy(template)

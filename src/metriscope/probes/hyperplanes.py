@@ -12,9 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from metriscope import functional
-from metriscope.nn.drawing import as_tensor
+from metriscope.validation import float64_tensor, instance
 
-__all__ = ["MirroredPair", "centering", "mirrored_pairs"]
+__all__ = ["MirroredPair", "centering", "layer_arrays", "mirrored_pairs"]
 
 
 class MirroredPair(NamedTuple):
@@ -33,13 +33,17 @@ def centering(linear: nn.Linear, mean: Tensor | np.ndarray) -> np.ndarray:
     >>> centering(layer, [5.0, 0.0])
     array([1.])
     """
-    weight = linear.weight.detach().double()
-    point = as_tensor(mean).detach().to(weight)
-    if point.shape != weight.shape[1:]:
-        raise ValueError(f"the layer takes {weight.shape[1]} features, the mean has shape {tuple(point.shape)}")
-    none = torch.zeros(len(weight), dtype=torch.float64, device=weight.device)
-    bias = none if linear.bias is None else linear.bias.detach().double()
-    return functional.distance_to_point(point, weight, bias).cpu().numpy()
+    weight, bias = layer_arrays(linear)
+    point = float64_tensor(mean, "mean", "features", {"features": weight.shape[1]})
+    return functional.distance_to_point(point, weight, bias).numpy()
+
+
+def layer_arrays(linear: nn.Linear) -> tuple[Tensor, Tensor]:
+    """Return the weights and the biases of a linear layer in float64, zeros where it has no bias."""
+    sizes: dict[str, int] = {}
+    weight = float64_tensor(instance(linear, "linear", nn.Linear).weight, "linear.weight", "units features", sizes)
+    none = torch.zeros(len(weight), dtype=torch.float64)
+    return weight, none if linear.bias is None else float64_tensor(linear.bias, "linear.bias", "units", sizes)
 
 
 def mirrored_pairs(weight: Tensor | np.ndarray, threshold: float = 0.999) -> tuple[MirroredPair, ...]:
@@ -48,5 +52,5 @@ def mirrored_pairs(weight: Tensor | np.ndarray, threshold: float = 0.999) -> tup
     >>> mirrored_pairs(torch.tensor([[1.0, 0.0], [0.0, 1.0], [-2.0, 0.0]]))
     (MirroredPair(i=0, j=2, cosine=-1.0),)
     """
-    rows = functional.mirrored_pairs(as_tensor(weight).detach().double(), threshold)
+    rows = functional.mirrored_pairs(float64_tensor(weight, "weight", "units features"), threshold)
     return tuple(MirroredPair(int(i), int(j), float(cosine)) for i, j, cosine in rows)

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from metriscope.nn.drawing import as_tensor
+from metriscope.validation import instance, number, real_array, real_tensor, require_tensors, whole_array
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -77,6 +77,11 @@ def perturb(
     >>> perturb(torch.tensor([[1.0, 4.0]]), torch.tensor([2.0, 4.0]), scale=2.0, offset=-0.5, clip=1.0)
     tensor([[1., 4.]])
     """
+    require_tensors(z=z, reach=reach)
+    if reach.ndim and reach.shape[-1] != (z.shape[-1] if z.ndim else 0):
+        raise ValueError(
+            f"reach must have one entry per unit of z, got the shapes {tuple(reach.shape)}, {tuple(z.shape)}"
+        )
     moved = scale * z + offset * reach
     # Infinity times a range of zero would be NaN, and no clip is meant.
     return moved if math.isinf(clip) else torch.minimum(moved, clip * reach)
@@ -92,8 +97,12 @@ def holding_range(levels: np.ndarray, values: np.ndarray, floor: float, neutral:
     >>> holding_range(np.array([-2.0, -1.0, 0.0, 1.0]), np.array([0.0, 1.0, 1.0, 0.5]), 0.75, 0.0)
     (-1.25, 0.5)
     """
-    order = np.argsort(levels)
-    x, y = np.asarray(levels, dtype=np.float64)[order], np.asarray(values, dtype=np.float64)[order]
+    sizes: dict[str, int] = {}
+    x, y = real_array(levels, "levels", "levels", sizes), real_array(values, "values", "levels", sizes)
+    if math.isnan(floor) or math.isnan(neutral):
+        raise ValueError(f"floor and neutral must be numbers, got {floor} and {neutral}")
+    order = np.argsort(x)
+    x, y = x[order], y[order]
     start = int(np.abs(x - min(max(neutral, x[0]), x[-1])).argmin())
     if not y[start] >= floor:
         return math.nan, math.nan
@@ -124,13 +133,13 @@ def perturbation(
     not given; ``levels`` replaces the default levels of a kind. Accuracy is the share of points whose largest
     output is at ``y``. The model is run in evaluation mode, without gradients, and left as it was.
     """
-    name, chosen = _find(model, layer)
-    points, labels = _at(chosen.weight, as_tensor(x)), as_tensor(y).to(chosen.weight.device)
-    grid = {**LEVELS, **(levels or {})}
-    _check(points, labels, kinds, grid)
+    name, chosen = _find(instance(model, "model", nn.Module), layer)
+    points = _points(chosen.weight, x)
+    labels = torch.from_numpy(whole_array(y, "y", "points", {"points": len(points)})).to(chosen.weight.device)
+    grid = _grid(kinds, levels)
     with _evaluating(model), torch.no_grad():
         reach, baseline, outputs = _range(model, chosen, points, labels)
-        found = [(kind, float(level)) for kind in kinds for level in grid[kind]]
+        found = [(kind, float(level)) for kind in grid for level in grid[kind]]
         accuracies = []
         for kind, level in found:
             with _replaying(chosen, outputs), _hooked(chosen, _changing(reach, **{kind: level})):
@@ -151,19 +160,31 @@ def _find(model: nn.Module, layer: str | nn.Linear | None) -> tuple[str, nn.Line
     return found[0]
 
 
-def _at(weight: Tensor, x: Tensor) -> Tensor:
+def _points(weight: Tensor, x: Any) -> Tensor:
+    points = real_tensor(x, "x", "points ...")
     # Indices of an embedding stay whole numbers; points take the precision of the network.
-    return x.to(weight) if x.is_floating_point() else x.to(weight.device)
+    given = x if isinstance(x, Tensor) else np.asarray(x)
+    whole = not given.is_floating_point() if isinstance(given, Tensor) else given.dtype.kind != "f"
+    return points.to(weight.device, torch.int64) if whole else points.detach().to(weight)
 
 
-def _check(x: Tensor, y: Tensor, kinds: Sequence[str], grid: Mapping[str, Sequence[float]]) -> None:
-    for kind in (*kinds, *grid):
+def _grid(kinds: Sequence[str], levels: Mapping[str, Sequence[float]] | None) -> dict[str, np.ndarray]:
+    """Return the levels of each kind that is asked for."""
+    given = {**LEVELS, **(levels or {})}
+    for kind in (*kinds, *given):
         if kind not in LEVELS:
             raise ValueError(f"a perturbation is one of {', '.join(LEVELS)}, got {kind!r}")
-    if not kinds or not all(len(grid[kind]) for kind in kinds):
-        raise ValueError("a perturbation needs at least one kind, and one level of each kind")
-    if len(x) == 0 or y.shape != (len(x),):
-        raise ValueError(f"{len(x)} points need as many labels, at least one, got labels of shape {tuple(y.shape)}")
+    if not kinds:
+        raise ValueError("a perturbation needs at least one kind, got none")
+    # No clip at all is a level as well; that of the others must be finite.
+    return {kind: _levels(kind, given[kind]) for kind in kinds}
+
+
+def _levels(kind: str, levels: Any) -> np.ndarray:
+    found = real_array(levels, f"levels of {kind}", "levels", finite=False)
+    for level in found:
+        number(float(level), f"levels of {kind}", "(-inf, inf]" if kind == "clip" else "(-inf, inf)")
+    return found
 
 
 @contextmanager
@@ -207,19 +228,45 @@ def _changing(reach: Tensor, **change: float) -> Callable[[nn.Module, Any, Tenso
 
 def _accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:
     pairs = zip(x.split(_BATCH), y.split(_BATCH), strict=True)
-    right = sum(int((model(points).argmax(-1) == labels).sum()) for points, labels in pairs)
+    right = sum(_right(model(points), labels) for points, labels in pairs)
+    return right / len(x)
+
+
+def _right(outputs: Tensor, labels: Tensor) -> int:
+    # The largest of outputs that hold NaN would be the NaN; such an answer is no right one.
+    answers = outputs.argmax(-1).masked_fill(outputs.isnan().any(-1), -1)
+    return int((answers == labels).sum())
+
+
+def _baseline(model: nn.Module, x: Tensor, y: Tensor) -> float:
+    """Return the accuracy without any change; refuse a model that does not give finite outputs, one per class."""
+    right = 0
+    for points, labels in zip(x.split(_BATCH), y.split(_BATCH), strict=True):
+        try:
+            outputs = model(points)
+        except RuntimeError as error:
+            shape, dtype = tuple(points.shape), str(points.dtype).removeprefix("torch.")
+            said = str(error).splitlines()[0]
+            raise ValueError(f"the model does not run on x of shape {shape} and type {dtype}: {said}") from error
+        if not isinstance(outputs, Tensor) or outputs.ndim != 2 or len(outputs) != len(points):
+            got = f"the shape {tuple(outputs.shape)}" if isinstance(outputs, Tensor) else type(outputs).__name__
+            raise ValueError(f"the model must give one row of outputs for each of {len(points)} points, got {got}")
+        broken = int((~outputs.isfinite()).any(-1).sum())
+        if broken:
+            raise ValueError(f"the model must give finite outputs, got NaN or infinity at {broken} points of x")
+        right += _right(outputs, labels)
     return right / len(x)
 
 
 def _range(model: nn.Module, layer: nn.Linear, x: Tensor, y: Tensor) -> tuple[Tensor, float, list[Tensor]]:
-    """Return the range of each unit over the points, the accuracy without any change, and what may be replayed.
+    """Return the range of each unit over all points, the accuracy without any change, and what may be replayed.
 
-    A layer that is called once a batch sees the same inputs at every level; one that is called again may see what
+    A layer that is called once per batch sees the same inputs at every level; one that is called again may see what
     its own perturbed outputs have become, and nothing of it is replayed.
     """
     outputs: list[Tensor] = []
     with _hooked(layer, lambda module, inputs, output: outputs.append(output)):
-        accuracy = _accuracy(model, x, y)
+        accuracy = _baseline(model, x, y)
     if not outputs:
         raise ValueError("the model does not call the layer, so there is nothing to perturb")
     rows = [output.reshape(-1, output.shape[-1]) for output in outputs]

@@ -15,7 +15,8 @@ import torch
 from torch import Tensor, nn
 
 from metriscope import functional
-from metriscope.nn.drawing import as_tensor
+from metriscope.probes.hyperplanes import layer_arrays
+from metriscope.validation import check_shape, covariance, float64_tensor, integer, number
 
 __all__ = [
     "EigenRecovery",
@@ -31,15 +32,15 @@ __all__ = [
 Matrix = Tensor | np.ndarray
 
 
-def _double(matrix: Matrix) -> Tensor:
-    return as_tensor(matrix).detach().cpu().double()
-
-
 def _pair(weight: Matrix, cov: Matrix) -> tuple[Tensor, Tensor]:
-    w, c = _double(weight), _double(cov)
-    if w.ndim != 2 or c.shape != (w.shape[1], w.shape[1]):
-        raise ValueError(f"weights of shape {tuple(w.shape)} do not fit a covariance of shape {tuple(c.shape)}")
-    return w, c
+    sizes: dict[str, int] = {}
+    return float64_tensor(weight, "weight", "units features", sizes), _covariance(cov, sizes)
+
+
+def _covariance(cov: Matrix, sizes: dict[str, int]) -> Tensor:
+    found = covariance(cov, "cov", sizes=sizes).detach().cpu()
+    check_shape(tuple(found.shape), "cov", "features features", sizes, empty=False)
+    return found
 
 
 def sphericity(weight: Matrix, cov: Matrix) -> float:
@@ -60,6 +61,8 @@ def metric_error(weight: Matrix, cov: Matrix, relative: bool = False) -> float:
     0.0
     """
     w, c = _pair(weight, cov)
+    # A covariance that is singular has no inverse to compare with; the factor refuses it.
+    functional.whitening_factor(c)
     inverse = torch.linalg.inv(c)
     error = torch.linalg.matrix_norm(w.mT @ w - inverse)
     return float(error / torch.linalg.matrix_norm(inverse) if relative else error)
@@ -135,11 +138,13 @@ class MetricRank:
         return float(self.lost[-1].argmax()) if len(self.lost) else float("nan")
 
 
-def metric_rank(linear: nn.Linear, mean: Matrix, cov: Matrix, share: float = 1.0, threshold: float = 0.1) -> MetricRank:
-    """Return the rank of the metric ``share · Wᵀ W`` and what became of the directions it lost.
+def metric_rank(
+    linear: nn.Linear, mean: Matrix, cov: Matrix, share: float | Matrix = 1.0, threshold: float = 0.1
+) -> MetricRank:
+    """Return the rank of the metric ``Wᵀ diag(share) W`` and what became of the directions it lost.
 
-    A direction is lost if the metric gives it less than ``threshold`` of its true squared length.
-    ``share`` is 1 for Abs; 1/2 for ReLU, whose units each see one side.
+    A direction is lost if the metric gives it less than ``threshold`` of its true squared length. ``share`` is one
+    number for all units, or one per unit: 1 for Abs; for ReLU how often each unit is on, 1/2 if it is mirrored.
 
     >>> layer = nn.Linear(2, 2)
     >>> state = {"weight": torch.tensor([[1.0, 0.0], [0.0, 0.0]]), "bias": torch.tensor([0.0, 0.7])}
@@ -148,19 +153,28 @@ def metric_rank(linear: nn.Linear, mean: Matrix, cov: Matrix, share: float = 1.0
     >>> found.rank, found.lost_axis, round(found.constant, 3)
     (1, 1.0, 0.7)
     """
-    w, c = _pair(linear.weight, cov)
-    point = _double(mean)
-    if point.shape != w.shape[1:]:
-        raise ValueError(f"the layer takes {w.shape[1]} features, the mean has shape {tuple(point.shape)}")
+    w, bias = layer_arrays(linear)
+    sizes = {"units": w.shape[0], "features": w.shape[1]}
+    point, c = float64_tensor(mean, "mean", "features", sizes), _covariance(cov, sizes)
+    scale, threshold = _shares(share, sizes).sqrt(), number(threshold, "threshold", "[0, inf)")
     unwhiten = torch.linalg.inv(functional.whitening_factor(c))
-    centre = w @ point + (0 if linear.bias is None else _double(linear.bias))
-    left, singular, right = torch.linalg.svd(w @ unwhiten, full_matrices=True)
+    center = scale * (w @ point + bias)
+    left, singular, right = torch.linalg.svd(scale[:, None] * w @ unwhiten, full_matrices=True)
     values = torch.zeros(len(c), dtype=torch.float64)
-    values[: len(singular)] = share * singular.square()
+    values[: len(singular)] = singular.square()
     kept = int((values > threshold).sum())
-    outside = centre - left[:, :kept] @ (left[:, :kept].mT @ centre)
-    constant = float(torch.linalg.vector_norm(outside)) * share**0.5
+    outside = center - left[:, :kept] @ (left[:, :kept].mT @ center)
+    constant = float(torch.linalg.vector_norm(outside))
     return MetricRank(values.numpy(), kept, right[kept:].square().numpy(), constant)
+
+
+def _shares(share: float | Matrix, sizes: dict[str, int]) -> Tensor:
+    if isinstance(share, Tensor | np.ndarray) and share.ndim:
+        shares = float64_tensor(share, "share", "units", sizes)
+        if bool((shares < 0).any()):
+            raise ValueError(f"share must be 0 or more for every unit, got {float(shares.min()):.3g}")
+        return shares
+    return torch.full((sizes["units"],), number(share, "share", "(0, inf)"), dtype=torch.float64)
 
 
 @dataclass(frozen=True)
@@ -174,7 +188,6 @@ class LostDirections:
     sphericity: float
 
 
-@cache
 def lost_directions(dim: int, lost: int) -> LostDirections:
     """Return the least loss, and its constant, of a distance that misses ``lost`` directions.
 
@@ -185,8 +198,11 @@ def lost_directions(dim: int, lost: int) -> LostDirections:
     >>> round(theory.loss, 3), round(theory.sphericity, 3)
     (0.221, 1.414)
     """
-    if not 0 <= lost < dim:
-        raise ValueError(f"of {dim} directions, 0 to {dim - 1} can be lost, not {lost}")
+    return _lost_directions(integer(dim, "dim"), integer(lost, "lost", 0, dim - 1))
+
+
+@cache
+def _lost_directions(dim: int, lost: int) -> LostDirections:
     if lost == 0:
         return LostDirections(dim, 0, 0.0, 0.0, 0.0)
     from scipy.optimize import minimize

@@ -15,7 +15,17 @@ from metriscope.report.numbers import number
 from metriscope.report.scatter import hover_scatter
 from metriscope.report.style import COLOURS, CYCLE, figure, legend, log_axes
 from metriscope.report.svg import to_svg
-from metriscope.vq import VQMDS, Patterns, alignment, heat_cosine, novelty, region_count, utilization, vq_kernel
+from metriscope.vq import (
+    VQMDS,
+    Alignment,
+    Patterns,
+    alignment,
+    heat_cosine,
+    novelty,
+    region_count,
+    utilization,
+    vq_kernel,
+)
 
 __all__ = ["Subject", "compare_page", "inspect_page"]
 
@@ -23,7 +33,7 @@ SHOWN = 2_000  # points drawn or compared pair by pair; beyond it a picture show
 KERNEL = 400  # pixels along a side of the kernel picture
 NOVEL = 20
 SCALES = np.geomspace(0.01, 100, 49)  # of the mean distance, or its square
-PERMUTATIONS, BOOTSTRAP = 200, 200
+PERMUTATIONS, LEVEL = 200, 0.95
 
 
 @dataclass(frozen=True)
@@ -224,38 +234,54 @@ def _novel(subject: Subject) -> tuple[Block, ...]:
 
 
 def _alignment(one: Subject, two: Subject) -> tuple[Block, ...]:
-    found = alignment(one.patterns, two.patterns, permutations=PERMUTATIONS, bootstrap=BOOTSTRAP)
-    if found.reason:
-        return (Prose(f"The alignment is undefined: {found.reason}."),)
-    value, p_value, low, high = (float(v) for v in (found.value, found.p_value, *found.interval))
+    if len(one.patterns) < 2:
+        return (Prose(f"The alignment is undefined: it needs at least two points, got {len(one.patterns)}."),)
+    found = alignment(one.patterns, two.patterns, permutations=PERMUTATIONS, interval=LEVEL)
+    if np.isnan(found.value).all():
+        return (Prose(f"The alignment is undefined: {found.reason}."), *_layer_map(one, two))
+    value = float(np.asarray(found.value))
     text = (
-        f"Centred alignment {number(value)}, 95 % bootstrap interval {number(low)} to {number(high)}; with shuffled "
-        f"points {number(float(np.mean(found.null)))} on average ({PERMUTATIONS} permutations), p = {number(p_value)}. "
-        "1 is the same geometry up to scale; shuffling says what two unrelated networks of these sizes reach by chance."
+        f"Centred alignment {number(value)} (debiased), {_interval_text(found)}; with shuffled points "
+        f"{number(float(np.mean(found.null)))} on average ({PERMUTATIONS} permutations), "
+        f"p = {number(float(np.asarray(found.p_value)))}. 1 is the same geometry up to scale, and 0 what unrelated "
+        "networks have on average. Near 0 judge by the permutations, not by the interval."
     )
     drawing, axes = figure(9.2, 2.2)
     axes[0, 0].hist(found.null, bins=30, color=COLOURS["truth"], alpha=0.35, label="shuffled")
     axes[0, 0].axvline(value, color=COLOURS["abs"], linewidth=2, label="measured")
-    axes[0, 0].set(xlabel="centred alignment", ylabel="permutations", xlim=(0, 1))
+    least = min(0.0, value, float(found.null.min()))
+    axes[0, 0].set(xlabel="centred alignment", ylabel="permutations", xlim=(1.05 * least, 1))
     legend(axes[0, 0], "upper center")
     null = Figure("alignment-null", "Alignment and its null", to_svg(drawing, "alignment-null"))
-    return (Prose(text), null, _layer_map(one, two))
+    return (Prose(text), null, *_layer_map(one, two))
 
 
-def _layer_map(one: Subject, two: Subject) -> Figure:
-    matrix = np.asarray(alignment(one.patterns, two.patterns, by_layer=True).value)
+def _interval_text(found: Alignment) -> str:
+    """Return the interval in words; the value may be defined where the interval is not."""
+    if found.interval_reason:
+        return f"its interval undefined ({found.interval_reason})"
+    low, high = (float(end) for end in found.interval)
+    return f"{LEVEL:.0%} jackknife interval {number(low)} to {number(high)}".replace("%", " %")
+
+
+def _layer_map(one: Subject, two: Subject) -> tuple[Block, ...]:
+    found = alignment(one.patterns, two.patterns, by_layer=True)
+    matrix = np.asarray(found.value)
+    if np.isnan(matrix).all():
+        return (Prose(f"No pair of layers has an alignment: {found.reason}."),)
     rows, columns = ([layer.name for layer in s.patterns.layers] for s in (one, two))
     drawing, axes = figure(1.6 + 0.75 * len(columns) + 2, 1.4 + 0.45 * len(rows))
-    image = axes[0, 0].imshow(matrix, vmin=0, vmax=1, cmap="viridis", aspect="auto")
+    image = axes[0, 0].imshow(matrix, vmin=min(0.0, float(np.nanmin(matrix))), vmax=1, cmap="viridis", aspect="auto")
     axes[0, 0].grid(visible=False)
     axes[0, 0].set_xticks(range(len(columns)), columns, rotation=30, ha="right")
     axes[0, 0].set_yticks(range(len(rows)), rows)
     for i, j in np.ndindex(*matrix.shape):
         ink = "white" if matrix[i, j] < 0.6 else "black"
-        axes[0, 0].text(j, i, f"{matrix[i, j]:.2f}", ha="center", va="center", color=ink, fontsize=8)
+        axes[0, 0].text(j, i, number(matrix[i, j], 2), ha="center", va="center", color=ink, fontsize=8)
     drawing.colorbar(image, ax=axes[0, 0], label="centred alignment")
-    caption = f"Rows: {one.name}. Columns: {two.name}."
-    return Figure("alignment-layers", "Layer by layer", to_svg(drawing, "alignment-layers"), caption)
+    undefined = f" A dash is an undefined value: {found.reason}." if found.reason else ""
+    caption = f"Rows: {one.name}. Columns: {two.name}.{undefined}"
+    return (Figure("alignment-layers", "Layer by layer", to_svg(drawing, "alignment-layers"), caption),)
 
 
 def _heat(one: Subject, two: Subject) -> tuple[Block, ...]:

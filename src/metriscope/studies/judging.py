@@ -245,12 +245,15 @@ def _rule(statement: Statement, tables: Tables, samples: Mapping[Criterion, _Sam
 
 
 def _corrected(rulings: Sequence[_Ruling]) -> list[_Ruling]:
-    """Apply Holm's correction over the claims of a study; what is exact is no sample and takes no part in it."""
-    random = [i for i, r in enumerate(rulings) if not r.exact and r.verdict != "undecided"]
+    """Apply Holm's correction over the claims of a study; what is exact is no sample and takes no part in it.
+
+    Claims that are undecided count too: if only the decided ones did, less data on one claim could decide another.
+    """
+    random = [i for i, r in enumerate(rulings) if not r.exact]
     adjusted = holm([rulings[i].p for i in random])
     found = list(rulings)
     for i, p in zip(random, adjusted, strict=True):
-        if p > ALPHA:
+        if p > ALPHA and found[i].verdict != "undecided":
             found[i] = replace(found[i], verdict="undecided", corrected=True)
     return found
 

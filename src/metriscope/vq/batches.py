@@ -16,7 +16,9 @@ import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, Dataset
 
-__all__ = ["Batch", "Reader", "expected_points", "split"]
+from metriscope.validation import contiguous, described, plain_array, require_tensors
+
+__all__ = ["Batch", "Reader", "as_points", "expected_points", "split"]
 
 # What data sets call the answers; a model that does not ask for them is not given them.
 _LABELS = frozenset({"label", "labels", "label_ids", "target", "targets", "y"})
@@ -30,6 +32,36 @@ class Batch:
     kwargs: dict[str, Any]
     points: int
     form: tuple[int, ...] | None
+
+
+def as_points(data: Any, name: str) -> Any:
+    """Return tables and nested lists of numbers as arrays, and anything else as it is, if it can hold points.
+
+    >>> as_points([[1.0, 2.0], [3.0, 4.0]], "data").shape
+    (2, 2)
+    """
+    if isinstance(data, Tensor):
+        _check_tensor(data, name)
+        return data
+    rows = isinstance(data, list | tuple) and bool(data) and isinstance(data[0], list | tuple)
+    masked = isinstance(data, np.ma.MaskedArray)
+    if masked or (rows and _first_leaf(data)) or (hasattr(data, "__array__") and not isinstance(data, np.ndarray)):
+        return plain_array(data, name)
+    return data
+
+
+def _check_tensor(data: Tensor, name: str) -> None:
+    if not data.is_complex():
+        require_tensors(**{name: data})
+    if data.device.type == "meta":
+        raise ValueError(f"{name} must hold values, got a tensor on the meta device, which has none")
+
+
+def _first_leaf(data: Any) -> bool:
+    """Say whether nested lists hold numbers, not batches."""
+    while isinstance(data, list | tuple) and data:
+        data = data[0]
+    return isinstance(data, int | float)
 
 
 def expected_points(data: Any) -> int | None:
@@ -53,16 +85,14 @@ def split(data: Any, batch_size: int) -> Iterator[Any]:
     """
     if isinstance(data, Tensor | np.ndarray):
         if data.ndim == 0:
-            raise ValueError("the data must have an axis of points, got a single number")
+            raise ValueError("data must have an axis of points, got a single number")
         return (data[start : start + batch_size] for start in range(0, len(data), batch_size))
     if isinstance(data, Mapping):
         return _split_mapping(data, batch_size)
     if isinstance(data, Dataset) and not isinstance(data, Iterable):
         return iter(DataLoader(data, batch_size))
     if isinstance(data, str | bytes) or not isinstance(data, Iterable):
-        raise ValueError(
-            f"the data must be a tensor, an array, a data set, a loader or batches, got {type(data).__name__}"
-        )
+        raise ValueError(f"data must be a tensor, an array, a data set, a loader or batches, got {described(data)}")
     return iter(data)
 
 
@@ -82,7 +112,7 @@ def _points(batch: Mapping[str, Any]) -> int:
     for value in batch.values():
         if isinstance(value, Tensor | np.ndarray) and value.ndim:
             return len(value)
-    raise ValueError(f"a batch must hold a tensor, got a mapping with the keys {list(batch)}")
+    raise ValueError(f"a batch of data must hold a tensor, got a mapping with the keys {list(batch)}")
 
 
 class Reader:
@@ -100,9 +130,11 @@ class Reader:
             kwargs = {name: self._value(value) for name, value in batch.items() if self._accepts(name)}
             return Batch((), kwargs, _points(batch), None)
         if not isinstance(batch, Tensor | np.ndarray):
-            raise ValueError(f"a batch must be a tensor, an array, a tuple or a mapping, got {type(batch).__name__}")
+            raise ValueError(
+                f"a batch of data must be a tensor, an array, a tuple or a mapping, got {described(batch)}"
+            )
         if batch.ndim == 0:
-            raise ValueError("a batch must have an axis of points, got a single number")
+            raise ValueError("a batch of data must have an axis of points, got a single number")
         x = self._value(batch)
         return Batch((x,), {}, len(x), tuple(x.shape[1:]) if x.is_floating_point() else None)
 
@@ -120,11 +152,9 @@ class Reader:
         return value.to(self._device) if movable else value
 
     def _tensor(self, array: np.ndarray) -> Tensor:
-        if array.dtype.kind not in "fiub":
-            raise ValueError(f"an array of data must hold numbers, got {array.dtype}")
-        # A copy where PyTorch would warn (memory that may not be written) or refuse (other byte orders, strides).
-        native = np.require(array, array.dtype.newbyteorder("="), ["C", "W"])
-        tensor = torch.from_numpy(native)
+        plain = contiguous(plain_array(array, "data"))
+        # PyTorch warns of memory that may not be written.
+        tensor = torch.from_numpy(plain if plain.flags.writeable else plain.copy())
         return tensor.to(self._dtype) if tensor.is_floating_point() else tensor
 
 

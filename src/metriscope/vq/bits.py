@@ -7,9 +7,10 @@ columns: they are zero in Sc, so that nobody needs to know where they are.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Any
+from typing import Any, NamedTuple
 
 import numkong as nk
 import numpy as np
@@ -18,7 +19,16 @@ from jaxtyping import Float64, Int, Int64, UInt8
 from metriscope.train import workers_available
 from metriscope.vq.hamming import compiled, in_parallel, popcount, row_slices, shared
 
-__all__ = ["centred_products", "project", "sign_products", "tables_of", "unit_sums"]
+__all__ = [
+    "Products",
+    "ShuffledProducts",
+    "centred_products",
+    "products_and_sums",
+    "project",
+    "sign_products",
+    "tables_of",
+    "unit_sums",
+]
 
 # Transposed bits held at once, in bytes: the points of one pass, all units.
 _PASS = 1 << 24
@@ -52,6 +62,21 @@ def centred_products(
     unit is a row of packed points, and the differences are counted exactly. ``rows`` takes points of each side,
     in any order, also more than once.
     """
+    return products_and_sums(a, b, rows).centred
+
+
+class Products(NamedTuple):
+    """Scᵀ Tc, and the sums of signs of the units on either side, Sᵀ 1 and Tᵀ 1."""
+
+    centred: Float64[np.ndarray, "u v"]
+    left: Int64[np.ndarray, " u"]
+    right: Int64[np.ndarray, " v"]
+
+
+def products_and_sums(
+    a: UInt8[np.ndarray, "n b"], b: UInt8[np.ndarray, "n c"] | None = None, rows: tuple[Rows, Rows] = (None, None)
+) -> Products:
+    """Return what :func:`centred_products` does, with the sums of signs that the same pass counts."""
     count = len(a) if rows[0] is None else len(rows[0])
     shape = 8 * a.shape[1], 8 * (a if b is None else b).shape[1]
     work = _Work(np.zeros(shape, np.int64), np.zeros(shape, np.uint32))
@@ -68,7 +93,37 @@ def centred_products(
     if b is None:
         _mirror(work.total)
         right = left
-    return _centred(work.total, 2 * left - count, 2 * right - count, count)
+    left, right = 2 * left - count, 2 * right - count
+    return Products(_centred(work.total, left, right, count), left, right)
+
+
+class ShuffledProducts:
+    """Products of the units of ``fixed`` with those of ``moved`` while the points of ``moved`` are reordered.
+
+    What no order changes is done once: the transposed bits of ``fixed`` and the sums of signs. Every call of
+    :meth:`centred` stays on its own thread, so that many orders can be tried in parallel.
+    """
+
+    def __init__(self, fixed: UInt8[np.ndarray, "n b"], moved: UInt8[np.ndarray, "n c"]) -> None:
+        self._moved = np.ascontiguousarray(moved)
+        self._parts = list(row_slices(len(fixed), _points_at_once(max(fixed.shape[1], moved.shape[1]))))
+        self._turned = [_transposed_by_all(np.ascontiguousarray(fixed[part])) for part in self._parts]
+        self._sums = unit_sums(fixed), unit_sums(moved)
+
+    def centred(
+        self, order: Int[np.ndarray, " n"], units_at_once: int
+    ) -> Iterator[tuple[slice, Float64[np.ndarray, "k v"]]]:
+        """Yield slices of the units of ``fixed`` with their products Scᵀ Tc, row i of T being ``moved[order[i]]``."""
+        turned = [_transposed(self._moved[order[part]]) for part in self._parts]
+        ready = [nk.hammings_pack(each, dtype="uint1") for each in turned]
+        left, right = self._sums
+        for units in row_slices(len(left), units_at_once):
+            different = np.zeros((units.stop - units.start, len(right)), np.int64)
+            found = np.empty(different.shape, np.uint32)
+            for fixed, packed in zip(self._turned, ready, strict=True):
+                nk.hammings_packed(fixed[units], packed, out=shared(found))
+                different += found
+            yield units, _centred(different, left[units], right, len(order))
 
 
 def _centred(

@@ -20,12 +20,13 @@ import torch
 from jaxtyping import UInt8
 from torch import Tensor, nn
 
+from metriscope.validation import instance, integer, one_of
 from metriscope.vq.activations import KINDS
-from metriscope.vq.batches import Batch, Reader, expected_points, split
+from metriscope.vq.batches import Batch, Reader, as_points, expected_points, split
 from metriscope.vq.choice import Choice, Wanted
 from metriscope.vq.packing import RowBuffer
 from metriscope.vq.patterns import Layer, Patterns, point_ids
-from metriscope.vq.sites import Conv, Site, Watch
+from metriscope.vq.sites import Conv, NotFinite, Site, Watch
 from metriscope.vq.state import Runner, in_eval_mode, random_states_kept, unwrapped
 
 if TYPE_CHECKING:
@@ -73,8 +74,7 @@ def capture(
     [[1, -1, 1], [-1, 1, -1]]
     """
     session = _Session(model, layers, device, conv)
-    if not isinstance(batch_size, int) or batch_size < 1:
-        raise ValueError(f"batch_size must be a whole number of at least 1, got {batch_size!r}")
+    data, batch_size = as_points(data, "data"), integer(batch_size, "batch_size")
     expected = expected_points(data)
     if ids is not None:
         ids = point_ids(ids, expected if isinstance(data, Tensor | np.ndarray | Mapping) else None)
@@ -91,10 +91,10 @@ def describe(model: nn.Module, batch: Any, layers: Wanted = None, conv: Conv = "
     3      gelu     3  3      no      module
     2 layers, 6 bits, 2 bytes a point
     """
-    session = _Session(model, layers, None, conv)
+    session, batch = _Session(model, layers, None, conv), as_points(batch, "batch")
     with random_states_kept(), in_eval_mode(session.model):
         if session.run(batch, strict=False) is None:
-            raise ValueError("the batch holds no points")
+            raise ValueError("batch must hold at least one point, got none")
     return Description(session.watch.layers, tuple(site for site in session.watch.sites.values() if site.reason))
 
 
@@ -131,6 +131,22 @@ def _row(layer: Layer, seen: str) -> tuple[str, str, str, str, str, str]:
     return layer.name, layer.kind, f"{layer.width:,}", shape, "yes" if layer.piecewise_affine else "no", seen
 
 
+def _broken(batch: Batch) -> str:
+    """Return what is wrong with the points of a batch, as the end of a sentence; empty where they are finite."""
+    for value in (*batch.args, *batch.kwargs.values()):
+        if isinstance(value, Tensor) and value.is_floating_point():
+            count = int((~value.isfinite()).sum())
+            if count:
+                return f", as are {count} of {value.numel()} entries of a batch of data"
+    return ""
+
+
+def _form(batch: Batch) -> str:
+    tensors = [value for value in (*batch.args, *batch.kwargs.values()) if isinstance(value, Tensor)]
+    shapes = [f"{tuple(one.shape)} in {str(one.dtype).removeprefix('torch.')}" for one in tensors]
+    return f"of shape {' and '.join(shapes)}"
+
+
 def _rows(session: _Session, data: Any, batch_size: int, expected: int | None) -> UInt8[np.ndarray, "n b"]:
     """Return the packed bits of all batches, of which no more than one is held at a time."""
     rows: RowBuffer | None = None
@@ -144,7 +160,7 @@ def _rows(session: _Session, data: Any, batch_size: int, expected: int | None) -
                 rows = RowBuffer(sum(part.shape[1] for part in parts), expected or len(parts[0]))
             rows.append(parts)
     if rows is None:
-        raise ValueError("the data holds no points")
+        raise ValueError("data must hold at least one point, got none")
     return rows.close()
 
 
@@ -152,11 +168,8 @@ class _Session:
     """A model, what is wanted of it, and what has been seen so far."""
 
     def __init__(self, model: nn.Module, layers: Wanted, device: torch.device | str | None, conv: Conv) -> None:
-        if not isinstance(model, nn.Module):
-            raise ValueError(f"the model must be a torch.nn.Module, got {type(model).__name__}")
-        if conv not in get_args(Conv):
-            raise ValueError(f"conv must be one of {', '.join(get_args(Conv))}, got {conv!r}")
-        self.model, self._conv = unwrapped(model), conv
+        self.model, self._conv = unwrapped(instance(model, "model", nn.Module)), conv
+        one_of(conv, "conv", get_args(Conv))
         self._choice = Choice(layers)
         self._run = Runner(self.model, device)
         self._read = Reader(self.model, self._run.device)
@@ -171,8 +184,17 @@ class _Session:
         if batch.points == 0:
             return None
         self._check_form(batch)
-        with self.watch.batch(batch.points):
-            self._run(*batch.args, **batch.kwargs)
+        try:
+            with self.watch.batch(batch.points):
+                self._run(*batch.args, **batch.kwargs)
+        except NotFinite as error:
+            raise ValueError(f"{error}{_broken(batch)}") from None
+        except RuntimeError as error:
+            # Later batches are like the first: what fails in them is the model's own affair.
+            if not self._first or isinstance(error, NotImplementedError):
+                raise
+            said = str(error).splitlines()[0]
+            raise ValueError(f"the model does not run on a batch of data {_form(batch)}: {said}") from error
         if self._first:
             self._check_found(strict)
         self._first = False

@@ -14,6 +14,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor, nn
 
 from metriscope.rng import stream
+from metriscope.validation import instance, integer, number, real_tensor
 from metriscope.vq.patterns import Patterns
 
 __all__ = ["local_complexity", "naswot_score", "pattern_multiplicities", "region_count"]
@@ -50,7 +51,7 @@ def pattern_multiplicities(p: Patterns) -> Int64[np.ndarray, " r"]:
     >>> pattern_multiplicities(Patterns((Layer("act", 8, "relu"),), np.array([[3], [1], [3]], np.uint8)))
     array([2, 1])
     """
-    if len(p) == 0 or p.width == 0:
+    if len(instance(p, "p", Patterns)) == 0 or p.width == 0:
         return np.full(int(len(p) > 0), len(p), np.int64)
     rows = np.ascontiguousarray(p.packed)
     # One opaque value a row sorts by memory alone, many times quicker than sorting rows.
@@ -101,7 +102,7 @@ def naswot_score(p: Patterns) -> float:
     >>> bool(np.isclose(naswot_score(p), np.log(64)))
     True
     """
-    if len(p) == 0 or p.width == 0:
+    if len(instance(p, "p", Patterns)) == 0 or p.width == 0:
         return math.nan
     signs = p.signs().astype(np.float64)
     # With s = ±1 the product s·s' is agreements less disagreements, and both add up to h.
@@ -112,11 +113,10 @@ def naswot_score(p: Patterns) -> float:
 
 
 def _checked_point(point: Any) -> Tensor:
-    found = point.detach().cpu() if isinstance(point, Tensor) else torch.tensor(np.asarray(point))
-    if not found.is_floating_point():
-        raise ValueError(f"a point to move must hold floating-point numbers, got {found.dtype}")
-    if found.numel() == 0 or not bool(found.isfinite().all()):
-        raise ValueError(f"a point must hold at least one number and only finite ones, got shape {tuple(found.shape)}")
+    found = real_tensor(point, "point").detach().cpu()
+    floating = point.is_floating_point() if isinstance(point, Tensor) else np.asarray(point).dtype.kind == "f"
+    if not floating:
+        raise ValueError("point must hold floating-point numbers to be moved, got whole numbers or booleans")
     return found
 
 
@@ -124,10 +124,7 @@ def _corners(point: Float[Tensor, "*shape"], radius: float, samples: int | None,
     """Return the corners, those in the positive directions first."""
     features = point.numel()
     count = min(features, _DIRECTIONS) if samples is None else samples
-    if not (math.isfinite(radius) and radius > 0):
-        raise ValueError(f"radius must be a positive finite number, got {radius}")
-    if not 1 <= count <= features:
-        raise ValueError(f"samples must lie between 1 and the point's {features} features, got {samples}")
+    radius, count = number(radius, "radius", "(0, inf)"), integer(count, "samples", 1, features)
     streams = [stream(seed, "local-complexity", i) for i in range(count)]
     drawn = [torch.randn(features, generator=generator, dtype=torch.float64) for generator in streams]
     # A positive diagonal of R makes the orthonormal columns uniformly distributed.

@@ -16,6 +16,7 @@ from jaxtyping import Float64, UInt8
 from threadpoolctl import threadpool_limits
 
 from metriscope.rng import stream
+from metriscope.validation import instance, integer
 from metriscope.vq.bits import centred_products, project, sign_products, tables_of, unit_sums
 from metriscope.vq.hamming import row_slices
 from metriscope.vq.kernel import Weights, check_same_layers, layer_weights, vq_kernel
@@ -94,14 +95,14 @@ class VQMDS:
         """Return new points in the axes of those that were fitted: the nearest place for their signs."""
         if not hasattr(self, "_axes"):
             raise ValueError("this VQMDS has no axes yet: call fit with patterns first")
-        check_same_layers(self._layers, q.layers)
+        check_same_layers(self._layers, instance(q, "q", Patterns).layers)
         return project(q.packed, tables_of(self._axes)) - self._middle
 
 
 def _check(p: Patterns, wanted: int | None) -> None:
-    if wanted is not None and wanted < 1:
-        raise ValueError(f"n_components must be at least 1, or None for all, got {wanted}")
-    if len(p) < 2:
+    if wanted is not None:
+        integer(wanted, "n_components")
+    if len(instance(p, "p", Patterns)) < 2:
         raise ValueError(f"an embedding needs at least two points, got {len(p)}")
 
 

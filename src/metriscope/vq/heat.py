@@ -14,6 +14,7 @@ from jaxtyping import Float64, Int64
 from numpy.typing import ArrayLike
 
 from metriscope.train import workers_available
+from metriscope.validation import check_shape, instance, one_of, real_array
 from metriscope.vq.hamming import columns_of, compact_dtype, compiled, in_parallel, row_slices, write_distances
 from metriscope.vq.patterns import Patterns, check_same_points
 
@@ -35,11 +36,11 @@ def heat_cosine(p: Patterns, q: Patterns, sigma2: ArrayLike, form: str = "distan
     16 million cells (two networks of more than 4,095 bits), the kernels are summed tile by tile instead, for all scales
     in the same pass; the time then grows with the number of scales, too.
     """
-    scales = np.atleast_1d(np.asarray(sigma2, np.float64))
-    if form not in FORMS:
-        raise ValueError(f"form must be one of {', '.join(FORMS)}, got {form!r}")
-    if scales.ndim != 1 or not (np.isfinite(scales).all() and (scales > 0).all()):
-        raise ValueError(f"sigma2 must be positive numbers, got {np.asarray(sigma2).tolist()}")
+    scales = np.atleast_1d(real_array(sigma2, "sigma2"))
+    check_shape(scales.shape, "sigma2", "scales", None, empty=False)
+    if not (scales > 0).all():
+        raise ValueError(f"sigma2 must hold positive numbers, got {scales.min()}")
+    one_of(form, "form", FORMS)
     _check(p, q)
     heats = [np.exp(-FORMS[form](np.arange(each.width + 1.0)) / scales[:, None]) for each in (p, q)]
     if (p.width + 1) * (q.width + 1) > LARGEST:
@@ -64,7 +65,7 @@ def pair_counts(p: Patterns, q: Patterns) -> Int64[np.ndarray, "h1 h2"]:
 
 
 def _check(p: Patterns, q: Patterns) -> None:
-    check_same_points(p, q)
+    check_same_points(instance(p, "p", Patterns), instance(q, "q", Patterns))
     if not len(p):
         raise ValueError("comparing networks needs at least one point, got none")
 

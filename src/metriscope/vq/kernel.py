@@ -15,6 +15,7 @@ from jaxtyping import Float64, Int, Num, UInt8
 from numpy.typing import DTypeLike
 
 from metriscope.train import workers_available
+from metriscope.validation import described, instance, integer, real_array
 from metriscope.vq.hamming import columns_of, compact_dtype, compiled, in_parallel, row_slices, write_distances
 from metriscope.vq.patterns import Layer, Patterns
 
@@ -46,11 +47,9 @@ def layer_weights(layers: Sequence[Layer], weights: Weights) -> Float64[np.ndarr
         if set(weights) != set(names):
             raise ValueError(f"weights must name the layers {names}, got {list(weights)}")
         weights = [weights[name] for name in names]
-    found = np.asarray(weights, np.float64)
-    if found.shape != (len(layers),):
-        raise ValueError(f"there are {len(layers)} layers, but the weights have the shape {found.shape}")
-    if not (np.isfinite(found).all() and (found >= 0).all()):
-        raise ValueError(f"weights must be finite and not negative, got {found.tolist()}")
+    found = real_array(weights, "weights", str(len(layers)))
+    if (found < 0).any():
+        raise ValueError(f"weights must not be negative, got {found.min()}")
     return found
 
 
@@ -102,8 +101,7 @@ def vq_blocks(
     >>> [(rows.start, found.tolist()) for rows, found in vq_blocks(p, block=1)]
     [(0, [[0, 3]]), (1, [[3, 0]])]
     """
-    if block < 1:
-        raise ValueError(f"a block needs at least one row, got {block}")
+    block = integer(block, "block")
     parts, dtype = _parts(p, q, weights), _dtype(p, weights, None)
     write = _writer(parts, device, dtype)
 
@@ -129,7 +127,10 @@ def _dtype(p: Patterns, weights: Weights, wanted: DTypeLike | None) -> np.dtype[
     if wanted is None:
         fits = p.width**2 <= np.iinfo(np.int32).max
         return np.dtype(np.float64 if weights is not None else np.int32 if fits else np.int64)
-    found = np.dtype(wanted)
+    try:
+        found = np.dtype(wanted)
+    except TypeError:
+        raise ValueError(f"dtype must be a type of numbers, got {described(wanted)}") from None
     if weights is not None:
         raise ValueError(f"weighted distances are float64; dtype={found} is for distances without weights")
     if found.kind not in "iu" or np.iinfo(found).max < p.width:
@@ -139,8 +140,9 @@ def _dtype(p: Patterns, weights: Weights, wanted: DTypeLike | None) -> np.dtype[
 
 def _parts(p: Patterns, q: Patterns | None, weights: Weights) -> list[_Part]:
     """Return what is to be counted together: layers of the same weight share one pass."""
+    instance(p, "p", Patterns)
     if q is not None:
-        check_same_layers(p.layers, q.layers)
+        check_same_layers(p.layers, instance(q, "q", Patterns).layers)
     values = layer_weights(p.layers, weights)
     left, right = p.packed, p.packed if q is None else q.packed
     if len(np.unique(values)) < 2:

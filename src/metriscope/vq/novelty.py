@@ -10,7 +10,6 @@ twice change nothing at ``k=1``. More training points never make a point more no
 from __future__ import annotations
 
 import math
-import operator
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
@@ -21,6 +20,7 @@ import numpy as np
 from jaxtyping import Float64, UInt8, UInt32
 
 from metriscope.train import workers_available
+from metriscope.validation import instance, integer, label_array, one_of
 from metriscope.vq.patterns import Patterns
 
 __all__ = ["Index", "novelty"]
@@ -55,18 +55,16 @@ def novelty(
     (array([1., 5.]), array([2., 8.]))
     """
     _check_patterns(train, test)
-    k = _checked_k(k)
-    if index not in get_args(Index):
-        raise ValueError(f"index must be one of {', '.join(get_args(Index))}, got {index!r}")
+    k = integer(k, "k")
+    one_of(index, "index", get_args(Index))
     search = _exact if index == "exact" else _faiss
     if train_labels is None and test_labels is None:
-        return _enough(search, train.packed, test.packed, k, "the training set")
-    groups = _groups(_checked_labels(train_labels, train, "training"), _checked_labels(test_labels, test, "test"))
+        return _enough(search, train.packed, test.packed, k, "")
+    groups = _groups(_labels(train_labels, "train_labels", train), _labels(test_labels, "test_labels", test))
     scores = np.full(len(test), math.nan)
     for label, known, asked in groups:
-        scores[asked] = _enough(
-            search, train.packed[known], test.packed[asked], k, f"class {label} of the training set"
-        )
+        where = f" whose entry in train_labels is {label}"
+        scores[asked] = _enough(search, train.packed[known], test.packed[asked], k, where)
     return scores
 
 
@@ -75,11 +73,13 @@ Search: TypeAlias = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
 
 def _enough(search: Search, train: np.ndarray, test: np.ndarray, k: int, where: str) -> Float64[np.ndarray, " n"]:
     if len(train) < k:
-        raise ValueError(f"the {k}-th nearest pattern needs at least {k} points in {where}, which has {len(train)}")
+        raise ValueError(f"train must hold at least k = {k} points{where}, got {len(train)}")
     return search(np.ascontiguousarray(train), np.ascontiguousarray(test), k).astype(np.float64)
 
 
 def _check_patterns(train: Patterns, test: Patterns) -> None:
+    instance(train, "train", Patterns)
+    instance(test, "test", Patterns)
     if len(train) == 0 or len(test) == 0:
         raise ValueError(f"novelty needs at least one training and one test point, got {len(train)} and {len(test)}")
     known, asked = ([(layer.name, layer.width) for layer in p.layers] for p in (train, test))
@@ -91,26 +91,15 @@ def _check_patterns(train: Patterns, test: Patterns) -> None:
         raise ValueError("patterns without any unit cannot be compared")
 
 
-def _checked_k(k: int) -> int:
-    try:
-        number = operator.index(k)
-    except TypeError:
-        number = 0
-    if number < 1:
-        raise ValueError(f"k must be a positive integer, got {k!r}")
-    return number
-
-
-def _checked_labels(labels: Any, p: Patterns, which: str) -> np.ndarray:
+def _labels(labels: Any, name: str, p: Patterns) -> np.ndarray:
     if labels is None:
-        raise ValueError(f"labels are needed for both sets or for neither, got none for the {which} points")
-    found = np.asarray(labels)
-    if found.shape != (len(p),):
-        raise ValueError(f"the {which} labels must have the shape ({len(p)},), got {found.shape}")
-    return found
+        raise ValueError(f"{name} must be given where the other labels are, got None")
+    return label_array(labels, name, len(p))
 
 
 def _groups(known: np.ndarray, asked: np.ndarray) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
+    if (known.dtype.kind == "U") != (asked.dtype.kind == "U"):
+        raise ValueError("train_labels and test_labels must both be numbers or both be words, got one of each")
     for label in np.unique(asked):
         yield label, np.flatnonzero(known == label), np.flatnonzero(asked == label)
 

@@ -13,6 +13,7 @@ import torch
 from jaxtyping import Float64, Int64
 
 from metriscope.rng import stream
+from metriscope.validation import check_shape, real_array, whole_array
 from metriscope.vq.capture import capture
 from metriscope.vq.mesh import Mesh
 from metriscope.vq.patterns import Layer, Patterns
@@ -141,19 +142,16 @@ class Partition:
         """
         from scipy.sparse.csgraph import dijkstra
 
-        a = self._checked(i)
+        a = self._checked(i, "i")
         sources, where = np.unique(a, return_inverse=True)
         found = dijkstra(self.graph, directed=False, indices=sources, unweighted=True).astype(np.int64)
         if j is None:
             return found[where.reshape(a.shape)]
-        a, b = np.broadcast_arrays(where.reshape(a.shape), self._checked(j))
+        a, b = np.broadcast_arrays(where.reshape(a.shape), self._checked(j, "j"))
         return found[a, b] if a.ndim else int(found[a, b])
 
-    def _checked(self, regions: Any) -> Int64[np.ndarray, "*n"]:
-        chosen = np.asarray(regions)
-        if chosen.dtype.kind not in "iu" or ((chosen < 0) | (chosen >= len(self))).any():
-            raise ValueError(f"regions are numbered from 0 to {len(self) - 1}, got {regions!r}")
-        return chosen.astype(np.int64)
+    def _checked(self, regions: Any, name: str) -> Int64[np.ndarray, "*n"]:
+        return whole_array(regions, name, high=len(self))
 
     def locate(self, points: Any) -> Int64[np.ndarray, " n"]:
         """Return the region of each point of the plane, -1 outside the bounds.
@@ -173,11 +171,10 @@ class Partition:
         return found
 
     def _points(self, points: Any) -> Float64[np.ndarray, "n 2"]:
-        given = np.asarray(points, np.float64)
+        given = real_array(points, "points", empty=True)
         if given.ndim == 1 and self.dims == 1:
             given = given[:, None]
-        if given.ndim != 2 or given.shape[1] != self.dims or not np.isfinite(given).all():
-            raise ValueError(f"points must be finite, of shape (n, {self.dims}), got the shape {given.shape}")
+        check_shape(given.shape, "points", f"points {self.dims}", None, empty=True)
         return given if self.dims == 2 else np.column_stack([given, np.full(len(given), 0.5)])
 
     def _of_pattern(self, patterns: Patterns) -> Int64[np.ndarray, " n"]:

@@ -15,7 +15,9 @@ from typing import Any
 
 import numpy as np
 from jaxtyping import Int8, UInt8
+from torch import Tensor
 
+from metriscope.validation import described, instance, whole_array
 from metriscope.vq.storage import Shards, load_arrays, save_arrays
 
 __all__ = ["Layer", "Patterns", "check_same_points", "point_ids"]
@@ -62,12 +64,12 @@ class Patterns:
         self, layers: tuple[Layer, ...], packed: UInt8[np.ndarray, "n b"] | Shards, ids: np.ndarray | None = None
     ) -> None:
         self.layers = tuple(layers)
-        self._packed = packed
+        self._packed = packed = packed if isinstance(packed, Shards) else _checked_bytes(packed)
         self.ids = np.arange(len(packed)) if ids is None else np.asarray(ids)
         row = sum(layer.bytes for layer in self.layers)
         if packed.ndim != 2 or packed.shape[1] != row or packed.dtype != np.uint8:
             raise ValueError(
-                f"packed bits must be uint8 of shape (n, {row}), got {packed.dtype} of shape {tuple(packed.shape)}"
+                f"packed must be uint8 of shape (n, {row}), got {packed.dtype} of shape {tuple(packed.shape)}"
             )
         if self.ids.shape != (len(packed),):
             raise ValueError(f"there are {len(packed)} points, but the ids have the shape {self.ids.shape}")
@@ -155,8 +157,17 @@ class Patterns:
         return cls(layers, packed.whole() if len(packed.parts) == 1 else packed, ids)
 
 
+def _checked_bytes(packed: Any) -> UInt8[np.ndarray, "n b"]:
+    """Return bytes as they are if they are an array of them; numbers in other forms are no packed bits."""
+    if isinstance(packed, np.ndarray) and not isinstance(packed, np.ma.MaskedArray):
+        return np.asarray(packed)
+    return np.asarray(whole_array(packed, "packed", "points bytes", high=256), np.uint8)
+
+
 def check_same_points(p: Patterns, q: Patterns) -> None:
     """Refuse two patterns that are not of the same points in the same order."""
+    instance(p, "p", Patterns)
+    instance(q, "q", Patterns)
     if len(p) != len(q):
         raise ValueError(f"the patterns are of different points: {len(p)} of them against {len(q)}")
     comparable = (p.ids.dtype.kind == "U") == (q.ids.dtype.kind == "U")
@@ -175,7 +186,7 @@ def point_ids(ids: Any, count: int | None = None) -> np.ndarray:
     >>> point_ids(["a", "b"], 2).tolist()
     ['a', 'b']
     """
-    found = np.asarray(ids)
+    found = _plain_ids(ids)
     if found.dtype == object and all(isinstance(one, str) for one in found.flat):
         found = found.astype(np.str_)
     if found.ndim != 1 or count not in (None, len(found)):
@@ -187,10 +198,18 @@ def point_ids(ids: Any, count: int | None = None) -> np.ndarray:
     kept = found if found.dtype.kind == "U" else found.astype(np.int64)
     names, times = np.unique(kept, return_counts=True)
     if len(names) < len(kept):
-        raise ValueError(
-            f"every point needs an id of its own, but {names[times > 1][0].item()!r} is there more than once"
-        )
+        twice = names[times > 1][0].item()
+        raise ValueError(f"ids must be one for each point, no two the same, but {twice!r} is there more than once")
     return kept
+
+
+def _plain_ids(ids: Any) -> np.ndarray:
+    if isinstance(ids, Tensor | np.ma.MaskedArray):
+        return whole_array(ids, "ids", low=np.iinfo(np.int64).min)
+    try:
+        return np.asarray(ids)
+    except (TypeError, ValueError):
+        raise ValueError(f"ids must be whole numbers or words, got {described(ids)} that is no array") from None
 
 
 def _rows(rows: Any, count: int) -> Any:

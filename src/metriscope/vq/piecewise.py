@@ -6,7 +6,7 @@ the network in eval mode.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Mapping
 from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float64, Int64
 from torch import Tensor, nn
 
+from metriscope.validation import described, float64_tensor, instance
 from metriscope.vq.activations import Levels, Reading, Winners
 from metriscope.vq.choice import Choice
 from metriscope.vq.patterns import Layer
@@ -54,17 +55,14 @@ def plane_of(plane: Any, dims: int) -> Plane:
     if plane is None:
         unit = torch.eye(2, dims, dtype=torch.float64)
         return Plane(torch.zeros(dims, dtype=torch.float64), unit[0], unit[1])
-    try:
-        parts = [torch.as_tensor(np.asarray(part, np.float64)) for part in plane]
-    except (TypeError, ValueError):
-        raise ValueError("the plane must be an origin and two directions, each an array of numbers") from None
+    if isinstance(plane, str | bytes | Mapping) or not isinstance(plane, Iterable):
+        raise ValueError(f"plane must be an origin and two directions, got {described(plane)}")
+    parts = [float64_tensor(part, "each part of plane") for part in plane]
     shapes = [tuple(part.shape) for part in parts]
     if len(parts) != 3 or len(set(shapes)) != 1 or not shapes[0]:
-        raise ValueError(f"the plane must be an origin and two directions of one shape, got the shapes {shapes}")
-    if not all(bool(torch.isfinite(part).all()) for part in parts):
-        raise ValueError("the plane's origin and directions must be finite, got NaN or infinity")
+        raise ValueError(f"plane must be an origin and two directions of one shape, got the shapes {shapes}")
     if dims == 2 and int(torch.linalg.matrix_rank(torch.stack(parts[1:]).flatten(1))) < 2:
-        raise ValueError("the plane's two directions are parallel or zero, so they span no plane")
+        raise ValueError("plane must have two directions that span it, got parallel or zero ones")
     return Plane(*parts)
 
 
@@ -156,8 +154,7 @@ class Network:
 
 
 def _copy(model: nn.Module) -> tuple[nn.Module, torch.device]:
-    if not isinstance(model, nn.Module):
-        raise ValueError(f"the model must be a torch.nn.Module, got {type(model).__name__}")
+    instance(model, "model", nn.Module)
     try:
         copied = deepcopy(unwrapped(model)).double()
     except (RuntimeError, TypeError) as error:

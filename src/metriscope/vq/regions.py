@@ -15,6 +15,7 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from torch import nn
 
+from metriscope.validation import real_array
 from metriscope.vq.affinity import check_affine
 from metriscope.vq.mesh import Cutter
 from metriscope.vq.partition import Partition
@@ -25,6 +26,8 @@ __all__ = ["linear_regions"]
 # Numbers below this share of what they come from are rounding, not distance: a region thinner than that is lost.
 _THIN = 1e-11
 _ROUNDING = 1e-13
+# Bounds this large still have areas, and products of areas, that are finite.
+_LARGEST = 1e60
 # Bytes of values that are held at once.
 _ROOM = 1 << 29
 
@@ -55,7 +58,7 @@ def linear_regions(model: nn.Module, plane: Any = None, bounds: Any = ((-1.0, 1.
     """
     low, high, dims = _bounds(bounds)
     if plane is not None and dims == 1:
-        plane = (*plane, np.zeros_like(np.asarray(plane[-1])))
+        plane = (*plane, *[np.zeros_like(real_array(part, "each part of plane")) for part in plane[-1:]])
     network = Network(model, plane_of(plane, dims))
     cutter = Cutter(low, high)
     for site in network.sites:
@@ -66,16 +69,15 @@ def linear_regions(model: nn.Module, plane: Any = None, bounds: Any = ((-1.0, 1.
 
 def _bounds(bounds: Any) -> tuple[tuple[float, float], tuple[float, float], int]:
     """Return the least and the greatest corner, and the number of dimensions; a line is a strip of height one."""
-    try:
-        pairs = np.asarray(bounds, np.float64)
-    except (TypeError, ValueError):
-        pairs = np.empty(0)
+    pairs = real_array(bounds, "bounds")
     if pairs.shape not in ((2,), (2, 2)):
-        raise ValueError(f"bounds must be ((s0, s1), (t0, t1)), or (s0, s1) for a line, got {bounds!r}")
+        raise ValueError(f"bounds must be ((s0, s1), (t0, t1)), or (s0, s1) for a line, got the shape {pairs.shape}")
     dims = pairs.ndim
     pairs = pairs if dims == 2 else np.stack([pairs, [0.0, 1.0]])
-    if not np.isfinite(pairs).all() or not (pairs[:, 0] < pairs[:, 1]).all():
-        raise ValueError(f"bounds must be finite and rise from low to high, got {bounds!r}")
+    if not (pairs[:, 0] < pairs[:, 1]).all():
+        raise ValueError(f"bounds must rise from low to high, got {pairs[:dims].tolist()}")
+    if np.abs(pairs).max() > _LARGEST:
+        raise ValueError(f"bounds must not be beyond {_LARGEST:.0e}, got {np.abs(pairs).max():.3g}")
     low, high = (tuple(float(one) for one in pairs[:, side]) for side in (0, 1))
     return (low[0], low[1]), (high[0], high[1]), dims
 

@@ -29,7 +29,7 @@ from metriscope.vq.choice import Choice
 from metriscope.vq.packing import pack_reading
 from metriscope.vq.patterns import Layer
 
-__all__ = ["Conv", "Keep", "Site", "Watch"]
+__all__ = ["Conv", "Keep", "NotFinite", "Site", "Watch"]
 
 Conv = Literal["positions", "channels"]
 # What is kept of a reading: given its layer, and the axis of channels if positions are pooled.
@@ -43,6 +43,10 @@ class Site:
     layer: Layer
     reason: str = ""
     fault: str = ""
+
+
+class NotFinite(ValueError):
+    """Pre-activations are NaN or infinite, and have no signs."""
 
 
 class Watch:
@@ -167,7 +171,7 @@ class Watch:
 def _packed(layer: Layer, reading: Reading, pooled: int | None) -> np.ndarray:
     packed, finite = pack_reading(reading, pooled)
     if not finite:
-        raise ValueError(f"layer {layer.name!r} ({layer.kind}) has pre-activations that are NaN or infinite")
+        raise NotFinite(f"layer {layer.name!r} ({layer.kind}) has pre-activations that are NaN or infinite")
     return packed
 
 

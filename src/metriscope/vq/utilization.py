@@ -19,6 +19,7 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float64, Int64, UInt8
 
+from metriscope.validation import instance, integer, number, one_of
 from metriscope.vq.patterns import Layer, Patterns
 
 __all__ = ["STATUSES", "By", "Utilization", "UtilizationTracker", "utilization"]
@@ -92,12 +93,10 @@ def utilization(p: Patterns, rare: float = 0.01, by: By = "unit") -> Utilization
 
 
 def _check(p: Patterns, rare: float, by: str) -> None:
-    if len(p) == 0 or p.width == 0:
+    if len(instance(p, "p", Patterns)) == 0 or p.width == 0:
         raise ValueError(f"utilization needs at least one point and one unit, got {len(p)} and {p.width}")
-    if not 0 <= rare <= 1:
-        raise ValueError(f"rare is a share of points between 0 and 1, got {rare}")
-    if by not in get_args(By):
-        raise ValueError(f"by must be one of {', '.join(get_args(By))}, got {by!r}")
+    number(rare, "rare", "[0, 1]")
+    one_of(by, "by", get_args(By))
 
 
 def _groups(layer: Layer, by: str) -> Int64[np.ndarray, "c q"]:
@@ -196,9 +195,9 @@ class UtilizationTracker:
     """
 
     def __init__(self, model: Any, x: Any, every: int = 1, rare: float = 0.01, by: By = "unit", **options: Any) -> None:
-        if not isinstance(every, int) or every < 1:
-            raise ValueError(f"every must be a positive number of steps, got {every!r}")
-        self.model, self.x, self.every = model, x, every
+        self.model, self.x, self.every = model, x, integer(every, "every")
+        number(rare, "rare", "[0, 1]")
+        one_of(by, "by", get_args(By))
         self.rare, self.by, self.options = rare, by, options
         self.records: dict[int, Utilization] = {}
 

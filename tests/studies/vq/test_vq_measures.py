@@ -6,28 +6,29 @@ import math
 from types import SimpleNamespace
 
 import numpy as np
+import pandas as pd
 import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from scipy import stats
 
 from metriscope.data import turn
 from metriscope.rng import stream
-from metriscope.studies.vq.heat import crossings, nearest, order, ranges
-from metriscope.studies.vq.measures import (
-    disc,
-    eigenspace_overlap,
+from metriscope.studies.vq.digits.measure import crossings, nearest, simultaneous
+from metriscope.studies.vq.digits.plan import Band
+from metriscope.studies.vq.moons.measure import comparisons, disc, eigenspace_overlap, gaps, matched_cosines
+from metriscope.studies.vq.moons.plan import Turning
+from metriscope.studies.vq.networks.plan import Group, Recipe, Shape
+from metriscope.studies.vq.spheres.measure import (
     entropy_rank,
     euclidean_scaling,
-    matched_cosines,
     neighbour_accuracy,
     participation_ratio,
     point_separation,
     silhouette,
 )
-from metriscope.studies.vq.moons import comparisons
-from metriscope.studies.vq.networks import mlp
-from metriscope.studies.vq.spec import ANGLE, Recipe, Shape
+from metriscope.studies.vq.train import mlp
 
 few = settings(max_examples=25, deadline=None)
 
@@ -46,14 +47,14 @@ def turned_first_layer(model: torch.nn.Sequential, angle: float) -> torch.nn.Seq
 
 
 def test_a_network_turned_with_its_data_turns_its_kernel_exactly():
-    models = {("first", e): mlp(Shape(2, 2, 24), stream(0, "start", e)) for e in (0, 9)}
-    models |= {("turned", e): turned_first_layer(models["first", e], ANGLE) for e in (0, 9)}
-    models["second", 9] = mlp(Shape(2, 2, 24), stream(0, "second"))
+    group = Group("moons", Shape(2, 2, 24), Recipe(epochs=9, loss="bce"), ("first", "second", "turned"), (0,))
+    models = {("first", e): mlp(group.shape, stream(0, "start", e)) for e in (0, 9)}
+    models |= {("turned", e): turned_first_layer(models["first", e], group.angle) for e in (0, 9)}
+    models["second", 9] = mlp(group.shape, stream(0, "second"))
     networks = SimpleNamespace(
-        group=SimpleNamespace(recipe=Recipe(epochs=9, loss="bce")),
-        network=lambda number, role, epoch: models[role, epoch].requires_grad_(False),
+        group=group, network=lambda number, role, epoch: models[role, epoch].requires_grad_(False)
     )
-    found = dict(comparisons(networks, 0, 32))
+    found = dict(comparisons(networks, 0, Turning(group, 32)))
     assert set(found) == {"back", "still", "ceiling", "start back", "start"}
     for name in ("back", "start back"):
         assert found[name]["overlap"] == pytest.approx(1, abs=1e-3)
@@ -111,8 +112,8 @@ def test_euclidean_scaling_keeps_all_distances():
 def test_two_far_clusters_are_separated_and_mixed_labels_are_not():
     x = torch.randn(60, 4, generator=stream(1, "x"), dtype=torch.float64).numpy()
     labels = np.arange(60) % 2
-    mixed = point_separation(x, labels)
-    apart = point_separation(x + 50 * labels[:, None], labels)
+    mixed = point_separation(x, labels, 2)
+    apart = point_separation(x + 50 * labels[:, None], labels, 2)
     assert apart["neighbour"] == 1
     assert apart["silhouette"] > 0.9
     assert abs(mixed["silhouette"]) < 0.1
@@ -163,7 +164,57 @@ def test_the_nearest_scale_is_the_one_the_numbers_were_made_at():
     assert (found.form, found.index, found.error) == ("squared", 4, 0)
 
 
-def test_order_follows_the_interval_and_not_the_mean():
-    differences = np.array([[1.0, -3.0, 1.0], [1.1, -3.2, -0.9], [0.9, -2.9, 1.0]])
-    assert order(differences).tolist() == [1, -1, 0]
-    assert ranges(np.array([1.0, 2.0, 3.0]), order(differences), -1) == [(2.0, 2.0)]
+def test_a_band_over_one_scale_is_the_t_interval():
+    curves = np.random.default_rng(0).normal(size=(12, 1))
+    found = simultaneous(curves, Band(), 0)
+    assert found.wider == pytest.approx(1, abs=0.03)
+    assert found.critical == pytest.approx(stats.t.ppf(0.95, 11), rel=0.03)
+
+
+def test_a_band_over_unrelated_scales_is_as_wide_as_the_largest_of_independent_statistics():
+    curves = np.random.default_rng(1).normal(size=(200, 10))
+    found = simultaneous(curves, Band(draws=1_999), 0)
+    assert found.critical == pytest.approx(stats.t.ppf(0.95 ** (1 / 10), 199), rel=0.05)
+
+
+def test_a_band_holds_the_true_curve_at_all_scales_about_as_often_as_it_says():
+    generator, inside = np.random.default_rng(2), []
+    shapes = np.stack([np.sin(k * np.linspace(0, 3, 40)) for k in range(1, 5)])
+    for draw in range(200):
+        found = simultaneous(generator.normal(size=(6, 4)) @ shapes, Band(draws=99), draw)
+        inside.append((found.low <= 0).all())
+    assert np.mean(inside) == pytest.approx(0.95, abs=0.04)
+
+
+def test_scales_at_which_all_seeds_agree_have_a_band_without_width():
+    curves = np.stack([np.zeros(5), np.arange(5.0), np.ones(5)], axis=1)
+    found = simultaneous(curves, Band(draws=99), 0)
+    assert (found.low[[0, 2]] == found.high[[0, 2]]).all()
+    assert found.low[1] < found.mean[1] < found.high[1]
+
+
+def turning(back, still, ceiling):
+    """Return the same comparisons in every measure."""
+    values = {"back": back, "still": still, "ceiling": ceiling}
+    parts = [
+        pd.DataFrame({"seed": range(len(v)), "comparison": name, "overlap": v, "cosine": v, "alignment": v})
+        for name, v in values.items()
+    ]
+    return pd.concat(parts, ignore_index=True)
+
+
+def test_a_gap_is_a_share_of_what_turning_back_is_worth():
+    generator = np.random.default_rng(0)
+    back, still, ceiling = (m + 0.02 * generator.normal(size=200) for m in (0.9, 0.5, 0.95))
+    found = gaps(turning(back, still, ceiling)).query("measure == 'overlap'")
+    ratio = (back - ceiling).mean() / (back - still).mean()
+    assert found["share"].mean() == pytest.approx(ratio)
+    draws = generator.integers(200, size=(2_000, 200))
+    resampled = (back - ceiling)[draws].mean(1) / (back - still)[draws].mean(1)
+    assert found["share"].std(ddof=1) / math.sqrt(200) == pytest.approx(resampled.std(), rel=0.1)
+
+
+def test_a_gap_is_undefined_where_turning_back_is_worth_nothing():
+    found = gaps(turning(np.array([0.5, 0.4, 0.6]), np.full(3, 0.7), np.full(3, 0.9)))
+    assert found["share"].isna().all()
+    assert (found["worth"] < 0.21).all()

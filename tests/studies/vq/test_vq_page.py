@@ -1,90 +1,115 @@
-"""The whole study at a tiny size: every part, its page, and a second call that computes nothing."""
+"""The whole study at a tiny size: every experiment, its page, and a second call that computes nothing."""
 
 from __future__ import annotations
-
-from dataclasses import replace
 
 import numpy as np
 import pytest
 
-from metriscope import data
-from metriscope.report import Page, render
-from metriscope.runs import Store
-from metriscope.studies.vq import beyond, digits, experiment, moons, page, parts, spheres
-from metriscope.studies.vq.parts import mean_text
-from metriscope.studies.vq.spec import DEPTHS, Recipe, plan
-
-OWN = ("moons", "spheres", "digits", "beyond")
-TINY = replace(
-    plan("quick", seeds=2),
-    moons=Recipe(epochs=6, loss="bce", kept=(2,)),
-    plain=Recipe(epochs=3, loss="bce"),
-    digits=Recipe(epochs=2, loss="cross-entropy", batch=64, kept=(1,)),
-    plain_digits=Recipe(epochs=1, loss="cross-entropy", batch=64),
-    grid=24,
-    images=160,
-)
+from metriscope.report import Page, mean_text, number, render
+from metriscope.runs import Deadline, Driver, Finished, Unfinished
+from metriscope.studies.judging import finding, judge
+from metriscope.studies.vq import page
+from metriscope.studies.vq.digits.plan import FORMS, INITIAL, PAIRS, TRAINED, TWINS, name_of
+from metriscope.studies.vq.judge import STATEMENTS
+from metriscope.studies.vq.measure import measure
+from metriscope.studies.vq.moons.plan import COMPARISONS
+from metriscope.studies.vq.spheres.plan import DISTANCES
+from metriscope.studies.vq.train import WORK
 
 
 @pytest.fixture(scope="module")
-def study(tmp_path_factory):
-    """The collected parts of a tiny plan on embedded digits, and the store they are in."""
-    patch = pytest.MonkeyPatch()
-    patch.setattr(data, "available", lambda name, data_dir=None: False)
-    patch.setattr(digits, "PERMUTATIONS", 5)
-    patch.setattr(page, "PARTS", tuple(part for part in page.PARTS if part.name in OWN))
-    store = Store(tmp_path_factory.mktemp("vq"))
-    yield store, page.collect(TINY, store, lambda line: None)
-    patch.undo()
+def claims(study):
+    return judge(STATEMENTS, study.results.tables)
 
 
-def test_every_part_fills_its_tables_for_every_seed(study):
-    found = {part.name: result for part, result in study[1]}
-    assert set(found) == set(OWN)
-    assert len(found["moons"].rows) == 2 * len(moons.COMPARISONS)
-    assert found["digits"].source == ("mnist-5k", 160)
-    assert set(found["digits"].aligned["pair"]) == {digits.name_of(p) for p in (*digits.PAIRS, *digits.TWINS)}
-    assert sorted(found["beyond"].depths["depth"].unique()) == list(DEPTHS)
-    new = found["spheres"].rows.query("points == 'new'")["distance"]
-    assert set(new) == set(spheres.DISTANCES) - {"shuffled"}
+def test_every_experiment_fills_its_tables_for_every_seed(study):
+    results = study.results
+    assert len(results.moons.rows) == 3 * len(COMPARISONS)
+    assert set(results.digits.aligned["pair"]) == {name_of(p) for p in (*PAIRS, *TWINS)}
+    assert sorted(results.beyond.depths["depth"].unique()) == list(study.plan.beyond.depths)
+    new = results.spheres.rows.query("points == 'new'")["distance"]
+    assert set(new) == set(DISTANCES) - {"shuffled"}
+    assert set(results.beyond.course["task"]) == {"moons", "T4", "T6", "both"}
 
 
 def test_cosines_tend_to_one_and_alignments_stay_in_their_range(study):
-    found = {part.name: result for part, result in study[1]}["digits"]
-    for pair in digits.PAIRS:
-        for form in ("distance", "squared"):
+    found = study.results.digits
+    for pair in PAIRS:
+        for form in FORMS:
             curve = found.curve(pair, form)
-            assert curve.shape[0] == 2
+            assert curve.shape[0] == 3
             assert (curve <= 1 + 1e-12).all()
             assert curve[:, -1] == pytest.approx(1, abs=0.01)
-        assert ((found.alignments(pair) >= 0) & (found.alignments(pair) <= 1)).all()
+        assert (np.abs(found.alignments(pair)) <= 1).all()
+        # What the debiased estimator takes away is what any two kernels of few points share.
+        assert (found.alignments(pair) < found.alignments(pair, "biased")).all()
 
 
-def test_the_page_renders_with_figures_tables_and_verdicts(study):
-    sections = page.sections(TINY, study[1])
-    whole = Page("Test", "tiny", sections)
+def test_the_worst_scale_of_a_band_is_tested_as_the_band_says(study):
+    found = study.results.digits
+    tables = found.tables
+    criteria = {c.values.where: c for c in STATEMENTS[2].criteria if c.values.table == "heat worst"}
+    for form in FORMS:
+        known = finding(criteria[(("form", form),)], tables)
+        scale = tables["heat worst"].query("form == @form")["sigma2"].iloc[0]
+        band = tables["heat band"].query("form == @form and sigma2 == @scale").iloc[0]
+        assert (known.estimate, known.low, known.high) == pytest.approx((band["change"], band["low"], band["high"]))
+        curves = found.curve(TRAINED, form) - found.curve(INITIAL, form)
+        assert known.estimate == pytest.approx(curves[:, list(found.scales[form]).index(scale)].mean())
+
+
+def test_ranks_are_shares_of_euclids_and_of_the_largest(study):
+    spheres = study.results.spheres
+    rows = spheres.rows.query("points == 'training' and seed == 0").set_index("distance")["rank"]
+    share = spheres.tables["ranks"].query("points == 'training' and seed == 0").iloc[0]
+    assert share["of euclid"] == pytest.approx(rows["first"] / rows["euclid"])
+    assert share["of largest"] == pytest.approx(rows["first"] / 149)
+
+
+def test_the_page_renders_with_figures_tables_and_verdicts(study, claims):
+    whole = Page("Test", "tiny", page.sections(study.plan, study.results, claims))
     text = render(whole)
     assert [claim.id for claim in whole.claims] == ["C21", "C22", "C23", "C24", "C25"]
-    assert all(claim.reason and claim.evidence for claim in whole.claims[:3])
+    assert all(claim.reason and claim.evidence and claim.requirements for claim in whole.claims)
     assert "160 and 40 images of <code>mnist-5k</code>" in text
     assert "nan" not in " ".join(claim.reason for claim in whole.claims)
     assert len(text) < 6_000_000
 
 
-def test_a_second_call_computes_nothing(study, monkeypatch):
-    store, first = study
-    before = {path: path.stat().st_mtime_ns for path in store.root.rglob("*") if path.is_file()}
-    monkeypatch.setattr(experiment, "_compute", lambda *_: pytest.fail("trained again"))
-    for module in (moons, spheres, digits, beyond):
-        monkeypatch.setattr(module, "measured", lambda store, spec, rows: parts.measured(store, spec, pytest.fail))
-    again = page.collect(TINY, store, lambda line: None)
-    assert before == {path: path.stat().st_mtime_ns for path in store.root.rglob("*") if path.is_file()}
-    one, other = ({part.name: result for part, result in each} for each in (first, again))
-    assert one["moons"].rows.equals(other["moons"].rows)
-    assert one["digits"].heat.equals(other["digits"].heat)
+def test_numbers_of_notes_are_those_of_the_tables(study, claims):
+    by_id = {claim.id: claim.reason for claim in claims}
+    results = study.results
+    before = results.moons.values("start back", "alignment") - results.moons.values("start", "alignment")
+    assert f"turning back changes the alignment by {mean_text(before, 3)}" in by_id["C21"]
+    ranks = results.spheres.rows.query("points == 'training' and distance == 'first'")["rank"]
+    assert f"Effective rank on training points: VQ {mean_text(ranks, 3)}" in by_id["C22"]
+    best = results.digits.nearest
+    assert f"σ² = {number(best.scale, 2)}, {number(best.error, 2)} away" in by_id["C23"]
+    deep = results.lemmas.networks.query("kind == 'deep'")
+    assert f"{len(deep)} random deep networks: VQ is larger for 0 of {deep['pairs'].sum():,} pairs" in by_id["C25"]
 
 
-def test_a_mean_shows_the_digits_its_interval_allows():
-    assert mean_text([0.5, 0.6, 0.7]) == "0.60 [0.35, 0.85]"
-    assert mean_text(np.array([1.0, 1.0 + 1e-16])) == "1"
-    assert mean_text([0.3]) == "–"
+def test_networks_that_did_not_converge_are_not_the_papers_protocol(study, claims):
+    assert not study.results.moons.tables["turning"]["protocol"].any()
+    assert {claim.strength for claim in claims} == {"hint", "exact"}
+
+
+def test_a_second_call_computes_nothing(study):
+    before = {path: path.stat().st_mtime_ns for path in study.store.root.rglob("*.json")}
+    lines = []
+    driver = Driver(study.store, lines.append)
+    again = measure(study.plan, driver.perform(study.plan.jobs(), WORK, "training"), driver)
+    assert before == {path: path.stat().st_mtime_ns for path in study.store.root.rglob("*.json")}
+    assert all("0 computed" in line for line in lines)
+    assert study.results.moons.rows.equals(again.moons.rows)
+    assert study.results.digits.heat.equals(again.digits.heat)
+
+
+def test_a_budget_that_ends_before_the_measurements_says_so(study, tmp_path):
+    from metriscope.runs import Store
+
+    over = Driver(Store(tmp_path), deadline=Deadline(0.0))
+    with pytest.raises(Unfinished, match="0 of"):
+        measure(study.plan, study.runs, over)
+    with pytest.raises(Unfinished, match="0 of 16 runs are finished"):
+        measure(study.plan, Finished({}, 16), Driver(study.store))

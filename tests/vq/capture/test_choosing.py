@@ -128,5 +128,5 @@ def test_a_layer_whose_first_axis_is_not_the_points_is_refused_and_described():
 
 
 def test_a_batch_of_no_points_cannot_be_described():
-    with pytest.raises(ValueError, match="the batch holds no points"):
+    with pytest.raises(ValueError, match="batch must hold at least one point, got none"):
         describe(MODEL, points(0, 4))

@@ -172,7 +172,7 @@ def test_patterns_of_other_points_cannot_be_compared(p, change, message):
 @pytest.mark.parametrize(
     ("others", "message"),
     [
-        (lambda p: [p], "every point needs an id of its own, but 'point 0' is there more than once"),
+        (lambda p: [p], "no two the same, but 'point 0' is there more than once"),
         (lambda p: [p.layer("act")], r"different layers: act \(relu, 180\), .* against act \(relu, 180\)$"),
         (lambda p: [Patterns(p.layers, p.packed)], "some of the ids to concatenate are words and some are numbers"),
     ],
@@ -196,8 +196,8 @@ def test_points_that_come_twice_can_be_joined_under_new_ids(p):
 @pytest.mark.parametrize(
     ("bits", "ids", "message"),
     [
-        (np.zeros((2, 3), np.uint8), None, r"packed bits must be uint8 of shape \(n, 2\), got uint8 of shape \(2, 3\)"),
-        (np.zeros((2, 2)), None, r"packed bits must be uint8 of shape \(n, 2\), got float64"),
+        (np.zeros((2, 3), np.uint8), None, r"packed must be uint8 of shape \(n, 2\), got uint8 of shape \(2, 3\)"),
+        (np.zeros((2, 2)), None, r"packed must be uint8 of shape \(n, 2\), got float64"),
         (np.zeros(2, np.uint8), None, r"got uint8 of shape \(2,\)"),
         (np.zeros((2, 2), np.uint8), np.arange(3), r"there are 2 points, but the ids have the shape \(3,\)"),
     ],

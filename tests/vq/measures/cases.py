@@ -61,4 +61,23 @@ def scaled(kernel):
 def aligned(a, b):
     """Return the cosine of two centred kernels, from the kernels themselves."""
     first, second = scaled(distances(a)), scaled(distances(b))
-    return (first * second).sum() / (np.linalg.norm(first) * np.linalg.norm(second))
+    with np.errstate(invalid="ignore"):
+        return (first * second).sum() / (np.linalg.norm(first) * np.linalg.norm(second))
+
+
+def debiased(a, b):
+    """Return the debiased cosine of two kernels by its definition (Song et al. 2007), from the kernels themselves."""
+    first, second = (x @ x.T for x in (a, b))
+    for kernel in (first, second):
+        np.fill_diagonal(kernel, 0)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        return unbiased(first, second) / np.sqrt(unbiased(first, first) * unbiased(second, second))
+
+
+def unbiased(k, m):
+    """Return the unbiased HSIC of two kernels with empty diagonals, times n (n - 3)."""
+    n = len(k)
+    return (k * m).sum() + k.sum() * m.sum() / (n - 1) / (n - 2) - 2 / (n - 2) * (k @ m).sum()
+
+
+PLAIN = {"debiased": debiased, "biased": aligned}

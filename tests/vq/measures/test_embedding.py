@@ -208,7 +208,7 @@ def test_fewer_than_two_points_are_refused(count):
 
 
 def test_no_components_are_refused():
-    with pytest.raises(ValueError, match="n_components must be at least 1, or None for all, got 0"):
+    with pytest.raises(ValueError, match="n_components must be a positive integer, got 0"):
         VQMDS(0).fit(clouds(5, (9,)))
 
 

@@ -129,12 +129,12 @@ def test_weights_default_to_one_for_every_layer():
     ("weights", "message"),
     [
         ("median", r"weights must be one number per layer or \"mean\", got 'median'"),
-        ([1.0], r"there are 2 layers, but the weights have the shape \(1,\)"),
-        (3.0, r"there are 2 layers, but the weights have the shape \(\)"),
+        ([1.0], r"weights must have the shape \(2,\), got \(1,\)"),
+        (3.0, r"weights must have the shape \(2,\), got \(\)"),
         ({"layer0": 1.0}, r"weights must name the layers \['layer0', 'layer1'\], got \['layer0'\]"),
         ({"layer0": 1, "layer1": 1, "x": 1}, r"got \['layer0', 'layer1', 'x'\]"),
-        ([1.0, -1.0], r"weights must be finite and not negative, got \[1.0, -1.0\]"),
-        ([1.0, np.nan], r"weights must be finite and not negative"),
+        ([1.0, -1.0], r"weights must not be negative, got -1.0"),
+        ([1.0, np.nan], "weights must be finite, got 1 NaN or infinite of 2 entries"),
     ],
 )
 def test_weights_that_do_not_fit_are_refused(weights, message):
@@ -154,7 +154,7 @@ def test_distances_between_different_layers_are_refused():
 
 
 def test_a_block_without_rows_is_refused():
-    with pytest.raises(ValueError, match="a block needs at least one row, got 0"):
+    with pytest.raises(ValueError, match="block must be a positive integer, got 0"):
         vq_blocks(clouds(4, (5,)), block=0)
 
 

@@ -13,6 +13,7 @@ from vq.units.cases import patterns
 
 WIDTHS = (9, 14, 3)
 POINTS = 24
+SEED = 5
 
 
 def split(p):
@@ -73,10 +74,13 @@ MEASURES = {
     "heat cosine": lambda p: heat_cosine(p, OTHER, [3.0, 20.0]),
     "squared heat cosine": lambda p: heat_cosine(p, OTHER, [30.0], "squared"),
     "alignment": lambda p: np.array(alignment(p, OTHER).value),
+    "biased alignment": lambda p: np.array(alignment(p, OTHER, "biased").value),
+    "alignment's interval": lambda p: alignment(p, OTHER, interval=0.9).interval,
 }
 KEEP = {name: {"units_shuffled", "units_flipped", "layers_shuffled", "unit_moved"} for name in MEASURES}
 KEEP["mean kernel"] = {"units_shuffled", "units_flipped", "layers_shuffled", "all_units_doubled"}
-KEEP["alignment"] |= {"all_units_doubled"}
+for name in ("alignment", "biased alignment", "alignment's interval"):
+    KEEP[name] |= {"all_units_doubled"}
 CHANGES = {
     change.__name__: change
     for change in (
@@ -105,7 +109,8 @@ def test_a_measure_keeps_to_its_laws(measure, change, seed):
 
 @pytest.mark.parametrize(("measure", "change"), CHANGED)
 def test_a_measure_notices_what_is_no_law(measure, change):
-    p = clouds(POINTS, WIDTHS)
+    # A cloud whose first unit, the one that is doubled, dropped or moved, parts the points evenly.
+    p = clouds(POINTS, WIDTHS, SEED)
     other = MEASURES[measure](CHANGES[change](p, np.random.default_rng(0)))
     assert np.abs(other - MEASURES[measure](p)).max() > 1e-6
 
@@ -129,7 +134,35 @@ def test_comparisons_do_not_depend_on_the_order_of_points(order):
     p = clouds(POINTS, WIDTHS)
     q, other = reordered(p, order), reordered(OTHER, order)
     np.testing.assert_allclose(heat_cosine(q, other, [3.0]), heat_cosine(p, OTHER, [3.0]), rtol=1e-12)
-    assert alignment(q, other).value == pytest.approx(alignment(p, OTHER).value, rel=1e-12)
+    for estimator in ("debiased", "biased"):
+        moved, still = (alignment(*pair, estimator, interval=0.9) for pair in ((q, other), (p, OTHER)))
+        assert moved.value == pytest.approx(still.value, rel=1e-12)
+        np.testing.assert_allclose(moved.interval, still.interval, rtol=1e-9)
+
+
+def test_a_unit_that_singles_out_one_point_changes_the_biased_alignment_alone():
+    # It lengthens the distances of that point to all others alike, which the debiased centering takes away.
+    p = clouds(POINTS, WIDTHS)
+    more = rebuilt([*split(p), np.arange(POINTS)[:, None] == 7])
+    assert alignment(more, OTHER).value == pytest.approx(alignment(p, OTHER).value, rel=1e-12)
+    assert abs(alignment(more, OTHER, "biased").value - alignment(p, OTHER, "biased").value) > 1e-6
+
+
+@patient
+@given(seed=st.integers(0, 99))
+def test_every_point_twice_changes_the_debiased_alignment_alone(seed):
+    # The biased one is a function of the distribution of the points; the debiased one takes them for distinct draws.
+    p = clouds(POINTS, WIDTHS, seed)
+    twice = [Patterns(side.layers, np.tile(side.packed, (2, 1))) for side in (p, OTHER)]
+    assert alignment(*twice, "biased").value == pytest.approx(alignment(p, OTHER, "biased").value, rel=1e-12)
+    assert abs(alignment(*twice).value - alignment(p, OTHER).value) > 1e-6
+
+
+@pytest.mark.parametrize("estimator", ["debiased", "biased"])
+def test_a_unit_that_never_changes_changes_no_alignment(estimator):
+    p = clouds(POINTS, WIDTHS)
+    dead = rebuilt([*split(p), np.ones((POINTS, 3), bool)])
+    assert alignment(dead, OTHER, estimator).value == pytest.approx(alignment(p, OTHER, estimator).value, rel=1e-12)
 
 
 def test_comparisons_depend_on_which_point_is_which():
@@ -163,5 +196,7 @@ def test_the_kernel_is_a_pseudodistance(seed):
 @given(seed=st.integers(0, 99))
 def test_comparing_is_symmetric(seed):
     p = clouds(POINTS, WIDTHS, seed)
-    assert alignment(p, OTHER).value == pytest.approx(alignment(OTHER, p).value, rel=1e-12)
+    for estimator in ("debiased", "biased"):
+        one, other = alignment(p, OTHER, estimator).value, alignment(OTHER, p, estimator).value
+        assert one == pytest.approx(other, rel=1e-12)
     np.testing.assert_allclose(heat_cosine(p, OTHER, [3.0, 9.0]), heat_cosine(OTHER, p, [3.0, 9.0]), rtol=1e-12)

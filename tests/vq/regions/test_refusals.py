@@ -19,9 +19,9 @@ SOFT = [
     (nn.Sequential(nn.Linear(2, 4), ms.OffsetL2(4, 2)), "layer '1' (OffsetL2) is not affine"),
 ]
 BAD = [
-    ({"bounds": ((0, 1), (0, np.nan))}, "bounds must be finite and rise from low to high"),
-    ({"bounds": ((1, 0), (0, 1))}, "bounds must be finite and rise from low to high"),
-    ({"bounds": "square"}, "bounds must be ((s0, s1), (t0, t1))"),
+    ({"bounds": ((0, 1), (0, np.nan))}, "bounds must be finite, got 1 NaN or infinite of 4 entries"),
+    ({"bounds": ((1, 0), (0, 1))}, "bounds must rise from low to high"),
+    ({"bounds": "square"}, "bounds must hold real numbers, got 'square'"),
     ({"bounds": (0, 1, 2)}, "bounds must be ((s0, s1), (t0, t1))"),
     ({"plane": (np.zeros(2), np.ones(2), np.ones(2))}, "parallel or zero"),
     ({"plane": (np.zeros(2), np.ones(3), np.ones(2))}, "of one shape"),
@@ -62,23 +62,32 @@ def test_weights_that_are_not_numbers_are_refused():
 
 @pytest.mark.parametrize("thing", [None, torch.relu, "model"])
 def test_what_is_no_module_is_refused(thing):
-    with pytest.raises(ValueError, match=r"the model must be a torch\.nn\.Module"):
+    with pytest.raises(ValueError, match=r"model must be a torch\.nn\.Module"):
         ms.linear_regions(thing)
 
 
 @pytest.mark.parametrize("regions", [[-1], [99], [0.5]])
 def test_a_region_that_is_not_there_is_refused(regions):
-    with pytest.raises(ValueError, match="regions are numbered from 0 to 0"):
+    with pytest.raises(ValueError, match="i must hold whole numbers"):
         ms.linear_regions(nn.Linear(2, 1)).distance(regions, 0)
 
 
-@pytest.mark.parametrize("points", [[[0.0]], [[np.nan, 0.0]], 3.0])
-def test_points_of_another_shape_are_refused(points):
-    with pytest.raises(ValueError, match=r"points must be finite, of shape \(n, 2\)"):
+@pytest.mark.parametrize(
+    ("points", "sentence"),
+    [
+        ([[0.0]], r"points must have the shape \(points, 2\), got \(1, 1\)"),
+        ([[np.nan, 0.0]], "points must be finite, got 1 NaN or infinite of 2 entries"),
+        (3.0, r"points must have the shape \(points, 2\), got \(\)"),
+    ],
+)
+def test_points_of_another_shape_are_refused(points, sentence):
+    with pytest.raises(ValueError, match=sentence):
         ms.linear_regions(nn.Linear(2, 1)).locate(points)
 
 
-@pytest.mark.parametrize(("color", "sentence"), [("red", "color must be"), ([1.0], "one number for each of 1 regions")])
+@pytest.mark.parametrize(
+    ("color", "sentence"), [("red", "color must be"), ([1.0], r"color must have the shape \(1,\)")]
+)
 def test_a_colour_that_is_none_is_refused(color, sentence):
     if color == [1.0]:
         color = [1.0, 2.0]

@@ -157,12 +157,12 @@ def test_local_complexity_draws_from_its_own_stream_alone():
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ({"radius": 0.0}, "radius must be a positive finite number, got 0.0"),
-        ({"radius": math.inf}, "radius must be a positive finite number, got inf"),
-        ({"samples": 5}, "samples must lie between 1 and the point's 4 features, got 5"),
-        ({"samples": 0}, "samples must lie between 1 and the point's 4 features, got 0"),
-        ({"point": np.zeros(4, int)}, "floating-point numbers, got torch.int64"),
-        ({"point": np.full(4, np.nan)}, "only finite ones"),
+        ({"radius": 0.0}, r"radius must lie in \(0, inf\), got 0.0"),
+        ({"radius": math.inf}, r"radius must lie in \(0, inf\), got inf"),
+        ({"samples": 5}, "samples must be an integer from 1 to 4, got 5"),
+        ({"samples": 0}, "samples must be an integer from 1 to 4, got 0"),
+        ({"point": np.zeros(4, int)}, "point must hold floating-point numbers to be moved"),
+        ({"point": np.full(4, np.nan)}, "point must be finite, got 4 NaN or infinite of 4 entries"),
         ({"point": np.zeros(0)}, "at least one number"),
     ],
 )

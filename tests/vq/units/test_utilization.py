@@ -142,8 +142,8 @@ def test_one_point_makes_every_unit_dead_or_always_on():
     [
         (patterns(np.zeros((0, 3))), {}, "at least one point and one unit, got 0 and 3"),
         (patterns(np.zeros((2, 0)), (0,)), {}, "at least one point and one unit, got 2 and 0"),
-        (patterns(np.zeros((2, 3))), {"rare": 1.5}, "a share of points between 0 and 1, got 1.5"),
-        (patterns(np.zeros((2, 3))), {"rare": float("nan")}, "a share of points between 0 and 1, got nan"),
+        (patterns(np.zeros((2, 3))), {"rare": 1.5}, r"rare must lie in \[0, 1\], got 1.5"),
+        (patterns(np.zeros((2, 3))), {"rare": float("nan")}, r"rare must lie in \[0, 1\], got nan"),
         (patterns(np.zeros((2, 3))), {"by": "layer"}, "by must be one of unit, channel, got 'layer'"),
     ],
 )
@@ -191,5 +191,5 @@ def test_a_tracker_that_measured_nothing_says_so():
 
 @pytest.mark.parametrize("every", [0, -1, 1.5])
 def test_a_tracker_refuses_a_pace_that_is_none(every):
-    with pytest.raises(ValueError, match="every must be a positive number of steps"):
+    with pytest.raises(ValueError, match="every must be a positive integer"):
         UtilizationTracker(mlp((3, 4)), torch.zeros(1, 3), every=every)

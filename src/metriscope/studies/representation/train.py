@@ -22,7 +22,7 @@ from metriscope.rng import stream
 from metriscope.runs import Result, Run, Work
 from metriscope.studies.representation.plan import WIDTH, Training
 from metriscope.train import Pace, recorded_epochs
-from metriscope.train.classifiers import Classifier, Examples, Scores, advance, examples, measure
+from metriscope.train.classifiers import Examples, Network, Scores, advance, classifier, examples, measure
 
 __all__ = ["HISTORY", "WORK", "Lesson", "Trained", "counted", "images", "network", "observed", "start", "trained"]
 
@@ -100,7 +100,7 @@ class Member:
     """A network in training, with what has been seen of it so far; what is still to come is NaN."""
 
     job: Training
-    network: Classifier
+    network: Network
     history: Float[Tensor, "t 4"] = field(init=False)
     dead: Float[Tensor, "a 2 2 3"] = field(init=False)
     epoch: int = 0
@@ -132,7 +132,7 @@ class Member:
     def restore(self, tensors: Mapping[str, Tensor], epoch: int) -> None:
         """Take up the state that :meth:`tensors` gave out at ``epoch``."""
         weights = {k.removeprefix("weights/"): v for k, v in tensors.items() if k.startswith("weights/")}
-        self.network = Classifier(self.job.model, weights)
+        self.network = classifier(self.job.model, weights)
         self.history.copy_(tensors["history"])
         self.dead.copy_(tensors["dead"])
         self.epoch = epoch
@@ -154,7 +154,7 @@ class Lesson:
 
     def __init__(self, jobs: Sequence[Training]) -> None:
         self.task = _task(_share(jobs[0]))
-        self.members = {job: Member(job, Classifier(job.model, start(job).state_dict())) for job in jobs}
+        self.members = {job: Member(job, classifier(job.model, start(job).state_dict())) for job in jobs}
 
     def span(self, job: Training) -> tuple[int, int]:
         """Return the epoch that a training has reached, and its last."""

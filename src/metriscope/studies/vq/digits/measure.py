@@ -1,0 +1,236 @@
+"""Alignments and heat-kernel cosines of networks on digits, and how to read curves over scales.
+
+Axes: S seeds, T scales sigma2, P pairs of networks, N test images.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+import pandas as pd
+from jaxtyping import Float
+from scipy import stats
+
+from metriscope.rng import derive
+from metriscope.runs import Driver, Finished
+from metriscope.studies.printed import published
+from metriscope.studies.vq.digits.plan import FORMS, INITIAL, PAIRS, TRAINED, Band, Comparing, Digits, Pair, name_of
+from metriscope.studies.vq.networks.measure import ends_of, stored, trained
+from metriscope.studies.vq.networks.plan import STUDY, Group
+from metriscope.studies.vq.train import Networks, sample
+from metriscope.vq import Patterns, alignment, capture, heat_cosine
+
+__all__ = ["Nearest", "Results", "Simultaneous", "crossings", "measure", "nearest", "printed", "simultaneous"]
+
+
+def crossings(scales: Float[np.ndarray, " t"], curve: Float[np.ndarray, " t"], value: float) -> Float[np.ndarray, " k"]:
+    """Return every scale at which the curve takes a value, between samples along the logarithm of the scale.
+
+    >>> crossings(np.array([1.0, 100.0]), np.array([0.0, 1.0]), 0.5).round(6).tolist()
+    [10.0]
+    """
+    over = curve - value
+    at = np.flatnonzero((over[:-1] <= 0) != (over[1:] <= 0))
+    share = over[at] / (over[at] - over[at + 1])
+    logs = np.log(scales)
+    return np.exp(logs[at] + share * (logs[at + 1] - logs[at]))
+
+
+@dataclass(frozen=True)
+class Nearest:
+    """The form and scale at which curves come nearest to printed numbers, and how near that is."""
+
+    form: str
+    index: int
+    scale: float
+    error: float
+
+
+def nearest(
+    curves: Mapping[str, Float[np.ndarray, "p t"]],
+    scales: Mapping[str, Float[np.ndarray, " t"]],
+    printed: Float[np.ndarray, " p"],
+) -> Nearest:
+    """Return where the root mean square difference to the printed numbers is least, over forms and scales.
+
+    >>> curves, scales = {"distance": np.array([[0.2, 0.6]])}, {"distance": np.array([1.0, 2.0])}
+    >>> nearest(curves, scales, np.array([0.5])).scale
+    2.0
+    """
+    found = []
+    for form, values in curves.items():
+        errors = np.sqrt(np.square(values - printed[:, None]).mean(0))
+        best = int(errors.argmin())
+        found.append(Nearest(form, best, float(scales[form][best]), float(errors[best])))
+    return min(found, key=lambda each: each.error)
+
+
+@dataclass(frozen=True)
+class Simultaneous:
+    """A mean curve with a band that holds the true curve at all scales at once, and how much wider it is.
+
+    ``wider`` is the band's critical value over that of one t-interval of the same level.
+    """
+
+    mean: Float[np.ndarray, " t"]
+    error: Float[np.ndarray, " t"]
+    critical: float
+    wider: float
+
+    @property
+    def low(self) -> Float[np.ndarray, " t"]:
+        """The band's lower edge."""
+        return self.mean - self.critical * self.error
+
+    @property
+    def high(self) -> Float[np.ndarray, " t"]:
+        """The band's upper edge."""
+        return self.mean + self.critical * self.error
+
+
+def simultaneous(curves: Float[np.ndarray, "s t"], band: Band, seed: int) -> Simultaneous:
+    """Return the max-t band of the mean of curves, each edge at ``band.level``, from simulated samples of seeds.
+
+    Samples of S normal curves with the covariance of ours are drawn, and the largest t-statistic over scales is found
+    in each. At a scale where all curves agree there is nothing to estimate, and the band has no width.
+    """
+    count = len(curves)
+    mean, error = curves.mean(0), curves.std(0, ddof=1) / np.sqrt(count)
+    moving = (curves - mean)[:, error > 0]
+    generator = np.random.default_rng(derive(seed, STUDY, "band"))
+    largest = np.empty(band.draws)
+    for draw in range(band.draws):
+        some = generator.standard_normal((count, count)) @ moving
+        largest[draw] = (some.mean(0) / some.std(0, ddof=1)).max(initial=0) * np.sqrt(count)
+    single = float(stats.t.ppf(band.level, count - 1))
+    critical = max(single, float(np.quantile(largest, band.level)))
+    return Simultaneous(mean, error, critical, critical / single)
+
+
+def printed(pair: Pair) -> float:
+    """Return the number that figure 3 prints for a pair."""
+    table = published(STUDY)
+    return float(table[table["pair"] == "-".join(pair)]["value"].iloc[0])
+
+
+def _patterns(networks: Mapping[int, Networks], number: int, label: str) -> Patterns:
+    some = networks[int(label[1])]
+    role = "second" if label.endswith("′") else "first"
+    epoch = 0 if label[0] == "I" else None
+    return capture(some.network(number, role, epoch), sample(some.group, number, role).test_x)
+
+
+def _rows(networks: Mapping[int, Networks], spec: Comparing) -> Iterator[dict[str, object]]:
+    """Yield the alignment, its null and every cosine of each pair of one seed, on the test images."""
+    labels = dict.fromkeys(label for pair in spec.pairs for label in pair)
+    found = {label: _patterns(networks, spec.number, label) for label in labels}
+    for pair in spec.pairs:
+        p, q = (found[label] for label in pair)
+        whole = alignment(p, q, spec.estimator, spec.permutations, seed=spec.number)
+        here = {"seed": spec.number, "pair": name_of(pair)}
+        null = {
+            "null": float(whole.null.mean()) if spec.permutations else np.nan,
+            "p_value": float(np.asarray(whole.p_value)),
+            "chance": float(np.quantile(whole.null, spec.quantile)) if spec.permutations else np.nan,
+            "biased": float(np.asarray(alignment(p, q, "biased").value)),
+        }
+        yield {**here, "form": "alignment", "sigma2": np.nan, "value": float(np.asarray(whole.value)), **null}
+        for some in spec.scales:
+            scales = np.geomspace(some.least, some.largest, some.count)
+            for scale, cosine in zip(scales, heat_cosine(p, q, scales, form=some.form), strict=True):
+                yield {**here, "form": some.form, "sigma2": scale, "value": cosine, **dict.fromkeys(null, np.nan)}
+
+
+@dataclass(frozen=True)
+class Results:
+    """What figures 3 and 4 yield: cosines by scale, alignments, and how the networks ended."""
+
+    part: Digits
+    heat: pd.DataFrame
+    aligned: pd.DataFrame
+    ends: pd.DataFrame
+
+    def curve(self, pair: Pair, form: str) -> Float[np.ndarray, "s t"]:
+        """Return cosines as seeds by scales."""
+        part = self.heat[(self.heat["pair"] == name_of(pair)) & (self.heat["form"] == form)]
+        return part.pivot(index="seed", columns="sigma2", values="cosine").to_numpy()
+
+    def alignments(self, pair: Pair, measure: str = "alignment") -> Float[np.ndarray, " s"]:
+        """Return one alignment per seed, in the order of seeds."""
+        part = self.aligned[self.aligned["pair"] == name_of(pair)].sort_values("seed")
+        return part[measure].to_numpy(dtype=float)
+
+    @cached_property
+    def scales(self) -> dict[str, Float[np.ndarray, " t"]]:
+        """The scales of each form."""
+        return {some.form: np.geomspace(some.least, some.largest, some.count) for some in self.part.scales}
+
+    @cached_property
+    def nearest(self) -> Nearest:
+        """Where our mean curves come nearest to the six printed numbers."""
+        curves = {form: np.array([self.curve(pair, form).mean(0) for pair in PAIRS]) for form in FORMS}
+        return nearest(curves, self.scales, np.array([printed(pair) for pair in PAIRS]))
+
+    @cached_property
+    def bands(self) -> dict[str, Simultaneous]:
+        """The difference of both architectures' cosines, trained less initial, at all scales of each form."""
+        changes = {form: self.curve(TRAINED, form) - self.curve(INITIAL, form) for form in FORMS}
+        return {form: simultaneous(change, self.part.band, self.part.seed) for form, change in changes.items()}
+
+    def places(self, pair: Pair, form: str) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " m"]]:
+        """Return the scales at which the mean curve takes the printed value, and those at which single seeds do."""
+        curves, value = self.curve(pair, form), printed(pair)
+        single = [crossings(self.scales[form], curve, value) for curve in curves]
+        return crossings(self.scales[form], curves.mean(0), value), np.concatenate(single)
+
+    @cached_property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """Alignments; the band over scales; each seed's difference at the scale that speaks most against the claim."""
+        aligned = self.aligned.assign(excess=self.aligned["alignment"] - self.aligned["chance"])
+        known = {"alignment": aligned, "heat band": self._band(), "heat worst": self._worst()}
+        reading = pd.DataFrame([{**vars(self.nearest), "seeds": self.part.seeds}])
+        tables = {name: table.assign(protocol=self.part.protocol) for name, table in known.items()}
+        return tables | {"heat nearest": reading, "heat cosines": self.heat}
+
+    def _band(self) -> pd.DataFrame:
+        parts = [
+            pd.DataFrame({"form": f, "sigma2": self.scales[f], "change": b.mean, "low": b.low, "high": b.high})
+            for f, b in self.bands.items()
+        ]
+        return pd.concat(parts, ignore_index=True)
+
+    def _worst(self) -> pd.DataFrame:
+        """Return the differences at the scale where the claim does worst, as far apart as the band is wide.
+
+        A t-interval of these values is the simultaneous band at that scale, and a t-test of them is a test of all.
+        """
+        parts = []
+        for form, band in self.bands.items():
+            against = np.full(len(band.mean), np.inf)
+            moving = band.error > 0
+            against[moving] = (band.mean[moving] + self.part.band.margin) / band.error[moving]
+            at = int(against.argmin())
+            change = (self.curve(TRAINED, form) - self.curve(INITIAL, form))[:, at]
+            values = band.mean[at] + band.wider * (change - band.mean[at])
+            seeds = np.sort(self.heat["seed"].unique())
+            scale = self.scales[form][at]
+            parts.append(pd.DataFrame({"seed": seeds, "form": form, "sigma2": scale, "change": values}))
+        return pd.concat(parts, ignore_index=True)
+
+
+def measure(part: Digits, runs: Finished, driver: Driver) -> Results:
+    """Compare the networks of figures 3 and 4."""
+    networks = trained(part.jobs(), runs)
+
+    def by_depth(groups: tuple[Group, ...]) -> dict[int, Networks]:
+        return {group.shape.depth: networks[group] for group in groups}
+
+    label = f"vq: figures 3 and 4, {part.activation}"
+    rows = stored(driver, part.comparisons(), lambda spec: _rows(by_depth(spec.groups), spec), label)
+    ends = [ends_of([networks[g] for g in part.groups(depth)]).assign(depth=depth) for depth in part.depths]
+    aligned = rows[rows["form"] == "alignment"].rename(columns={"value": "alignment"})
+    heat = rows[rows["form"] != "alignment"].rename(columns={"value": "cosine"})
+    return Results(part, heat, aligned, pd.concat(ends, ignore_index=True))

@@ -1,0 +1,1 @@
+"""What the experiments share: networks trained together, and how their numbers are stored and summed up."""
