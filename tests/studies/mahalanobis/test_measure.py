@@ -186,8 +186,8 @@ def test_trials_that_lost_a_direction_say_nothing_of_the_axes(rotations):
 
 def test_random_rotations_recover_what_random_directions_do():
     # Rotated by an angle a in 2-D, units match axes with max(|cos a|, |sin a|), on average 2 sqrt(2) / pi.
-    spec = Chance(Task(2, 10, ridge=1e6), draws=2_000)
-    assert chance(spec).tables["chance"]["cosine"].mean() == pytest.approx(2 * 2**0.5 / np.pi, abs=0.01)
+    spec = Chance(Task(2, 10, ridge=1e6), draws=400)
+    assert chance(spec).tables["chance"]["cosine"].mean() == pytest.approx(2 * 2**0.5 / np.pi, abs=0.02)
 
 
 def test_epochs_saved_are_counted_to_the_loss_the_other_start_begins_with(results):
