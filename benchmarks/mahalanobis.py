@@ -16,8 +16,8 @@ import torch
 from torch import nn
 
 from metriscope.benching import processor
-from metriscope.studies.mahalanobis.experiment import cohorts_of, problem
-from metriscope.studies.mahalanobis.spec import ACTIVATIONS, PAPER, Group, Start
+from metriscope.studies.mahalanobis.plan import ACTIVATIONS, PAPER, Recipe, Task, Training
+from metriscope.studies.mahalanobis.train import cohorts_of, problem
 from metriscope.train import fit
 
 TRIALS = 20
@@ -43,13 +43,13 @@ ROWS = (
 )
 
 
-def group(dim: int, epochs: int) -> Group:
-    return Group(dim, PAPER[dim].samples, epochs, Start(), tuple(range(TRIALS)), ACTIVATIONS)
+def job(dim: int, epochs: int) -> Training:
+    return Training(Task(dim, PAPER[dim].samples), Recipe(epochs), tuple(range(TRIALS)))
 
 
 def starts(dim: int) -> list[tuple[str, dict[str, torch.Tensor]]]:
     """Return the sixty networks every contender begins with."""
-    return [(c.name.split("/")[0], {k: v[0] for k, v in c.parameters.items()}) for c in cohorts_of(group(dim, 1))]
+    return [(c.name.split("/")[0], {k: v[0] for k, v in c.parameters.items()}) for c in cohorts_of(job(dim, 1))]
 
 
 def ours(dim: int, epochs: int) -> Callable[[], dict[str, np.ndarray]]:
@@ -60,14 +60,14 @@ def ours(dim: int, epochs: int) -> Callable[[], dict[str, np.ndarray]]:
             losses.setdefault(cohort.name.split("/")[0], []).append(float(cohort.history[0, -1]))
         return {k: np.array(v) for k, v in losses.items()}
 
-    cohorts = cohorts_of(group(dim, epochs))
+    cohorts = cohorts_of(job(dim, epochs))
     return run
 
 
 def plain(dim: int, epochs: int) -> Callable[[], dict[str, np.ndarray]]:
     functions = {"abs": torch.abs, "relu": torch.relu, "sigmoid": torch.sigmoid}
     networks = starts(dim)
-    task = problem(dim, PAPER[dim].samples, 0)
+    task = problem(Task(dim, PAPER[dim].samples))
 
     def train(activation: str, state: dict[str, torch.Tensor]) -> float:
         weight = state["linear.weight"]
@@ -96,7 +96,7 @@ def in_jax(dim: int, epochs: int) -> Callable[[], dict[str, np.ndarray]]:
     import jax
     import jax.numpy as jnp
 
-    task = problem(dim, PAPER[dim].samples, 0)
+    task = problem(Task(dim, PAPER[dim].samples))
     x, y = jnp.asarray(task.x.numpy()), jnp.asarray(task.y.numpy())
     functions = {"abs": jnp.abs, "relu": jax.nn.relu, "sigmoid": jax.nn.sigmoid}
     tree = jax.tree.map

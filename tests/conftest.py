@@ -7,6 +7,17 @@ import pytest
 import torch
 
 
+def pytest_addoption(parser):
+    parser.addoption("--all", action="store_true", help="run the slow tests too")
+
+
+def pytest_collection_modifyitems(config, items):
+    if not config.getoption("--all"):
+        for item in items:
+            if item.get_closest_marker("slow"):
+                item.add_marker(pytest.mark.skip(reason="takes minutes: ./test --all runs it"))
+
+
 def _global_states():
     torch_state = torch.get_rng_state().tolist()
     numpy_state = np.random.get_state()  # noqa: NPY002  the legacy state is what must not be touched

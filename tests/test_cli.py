@@ -17,7 +17,7 @@ def test_a_small_study_writes_page_tables_and_store(tmp_path, capsys):
         assert table.with_suffix(".parquet").exists()
     assert main(["runs", "list", "--out", str(tmp_path)]) == 0
     listed = capsys.readouterr().out.splitlines()
-    assert any(" Group " in line and "dim=3" in line for line in listed)
+    assert any(" Training " in line and "dim=3" in line for line in listed)
     assert main(["runs", "show", listed[0].split()[0], "--out", str(tmp_path)]) == 0
     assert "provenance" in capsys.readouterr().out
     assert main(["runs", "verify", "--out", str(tmp_path)]) == 0
@@ -30,7 +30,10 @@ def test_a_small_study_writes_page_tables_and_store(tmp_path, capsys):
         (["reproduce", "nonsense"], "unknown study 'nonsense': there is mahalanobis"),
         (["reproduce", "mahalanobis", "--trials", "-3"], "--trials must be at least 1, not -3"),
         (["reproduce", "mahalanobis", "--dims", "0"], "--dims must be 1 or more, not 0"),
-        (["reproduce", "--activations", "tanh"], "unknown activation 'tanh': there are abs, relu, sigmoid"),
+        (
+            ["reproduce", "mahalanobis", "--activations", "tanh"],
+            "unknown activation 'tanh': there are abs, relu, sigmoid",
+        ),
         (
             ["reproduce", "mahalanobis", "--out", "/dev/null/x"],
             "cannot write to --out /dev/null/x: a file stands where a folder should be",

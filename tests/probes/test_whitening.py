@@ -209,6 +209,31 @@ def test_mirrored_relu_units_have_the_metric_of_the_abs_units_they_stand_for(see
 
 
 @few
+@given(seed=seeds, dim=st.integers(2, 6), axis=st.integers(0, 5), constant=st.floats(0, 5))
+def test_a_share_per_unit_weighs_each_units_square(seed, dim, axis, constant):
+    linear, mean, cov = lossy_layer(seed, dim, {axis % dim}, constant)
+    sizes = 0.5 + normal(seed + 2, dim).abs()
+    longer = layer(linear.weight * sizes[:, None], linear.bias * sizes)
+    one, two = probes.metric_rank(linear, mean, cov), probes.metric_rank(longer, mean, cov, sizes**-2)
+    np.testing.assert_allclose(two.eigenvalues, one.eigenvalues, atol=1e-9)
+    assert two.constant == pytest.approx(one.constant, rel=1e-8, abs=1e-8)
+
+
+def test_a_unit_that_is_never_on_measures_nothing():
+    doubled = layer(torch.tensor([[1.0, 0.0], [0.0, 1.0], [0.0, 9.0]]), torch.zeros(3))
+    found = probes.metric_rank(doubled, np.zeros(2), np.eye(2), share=np.array([1.0, 1.0, 0.0]))
+    np.testing.assert_allclose(found.eigenvalues, [1.0, 1.0])
+
+
+def test_shares_that_do_not_fit_the_units_are_refused():
+    linear = nn.Linear(2, 3)
+    with pytest.raises(ValueError, match=r"share must have the shape \(3,\), got \(2,\)"):
+        probes.metric_rank(linear, np.zeros(2), np.eye(2), share=np.ones(2))
+    with pytest.raises(ValueError, match=r"share must be 0 or more for every unit, got -0\.1"):
+        probes.metric_rank(linear, np.zeros(2), np.eye(2), share=np.array([1.0, 1.0, -0.1]))
+
+
+@few
 @given(seed=seeds, units=dims, dim=dims)
 def test_the_eigenvalues_of_a_metric_are_those_of_the_learned_covariance(seed, units, dim):
     cov, weight = covariance(seed, dim)[0], normal(seed, units, dim)

@@ -138,11 +138,13 @@ class MetricRank:
         return float(self.lost[-1].argmax()) if len(self.lost) else float("nan")
 
 
-def metric_rank(linear: nn.Linear, mean: Matrix, cov: Matrix, share: float = 1.0, threshold: float = 0.1) -> MetricRank:
-    """Return the rank of the metric ``share · Wᵀ W`` and what became of the directions it lost.
+def metric_rank(
+    linear: nn.Linear, mean: Matrix, cov: Matrix, share: float | Matrix = 1.0, threshold: float = 0.1
+) -> MetricRank:
+    """Return the rank of the metric ``Wᵀ diag(share) W`` and what became of the directions it lost.
 
-    A direction is lost if the metric gives it less than ``threshold`` of its true squared length.
-    ``share`` is 1 for Abs; 1/2 for ReLU, whose units each see one side.
+    A direction is lost if the metric gives it less than ``threshold`` of its true squared length. ``share`` is one
+    number for all units, or one per unit: 1 for Abs; for ReLU how often each unit is on, 1/2 if it is mirrored.
 
     >>> layer = nn.Linear(2, 2)
     >>> state = {"weight": torch.tensor([[1.0, 0.0], [0.0, 0.0]]), "bias": torch.tensor([0.0, 0.7])}
@@ -152,18 +154,27 @@ def metric_rank(linear: nn.Linear, mean: Matrix, cov: Matrix, share: float = 1.0
     (1, 1.0, 0.7)
     """
     w, bias = layer_arrays(linear)
-    sizes = {"features": w.shape[1]}
+    sizes = {"units": w.shape[0], "features": w.shape[1]}
     point, c = float64_tensor(mean, "mean", "features", sizes), _covariance(cov, sizes)
-    share, threshold = number(share, "share", "(0, inf)"), number(threshold, "threshold", "[0, inf)")
+    scale, threshold = _shares(share, sizes).sqrt(), number(threshold, "threshold", "[0, inf)")
     unwhiten = torch.linalg.inv(functional.whitening_factor(c))
-    centre = w @ point + bias
-    left, singular, right = torch.linalg.svd(w @ unwhiten, full_matrices=True)
+    center = scale * (w @ point + bias)
+    left, singular, right = torch.linalg.svd(scale[:, None] * w @ unwhiten, full_matrices=True)
     values = torch.zeros(len(c), dtype=torch.float64)
-    values[: len(singular)] = share * singular.square()
+    values[: len(singular)] = singular.square()
     kept = int((values > threshold).sum())
-    outside = centre - left[:, :kept] @ (left[:, :kept].mT @ centre)
-    constant = float(torch.linalg.vector_norm(outside)) * share**0.5
+    outside = center - left[:, :kept] @ (left[:, :kept].mT @ center)
+    constant = float(torch.linalg.vector_norm(outside))
     return MetricRank(values.numpy(), kept, right[kept:].square().numpy(), constant)
+
+
+def _shares(share: float | Matrix, sizes: dict[str, int]) -> Tensor:
+    if isinstance(share, Tensor | np.ndarray) and share.ndim:
+        shares = float64_tensor(share, "share", "units", sizes)
+        if bool((shares < 0).any()):
+            raise ValueError(f"share must be 0 or more for every unit, got {float(shares.min()):.3g}")
+        return shares
+    return torch.full((sizes["units"],), number(share, "share", "(0, inf)"), dtype=torch.float64)
 
 
 @dataclass(frozen=True)

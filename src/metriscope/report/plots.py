@@ -22,6 +22,7 @@ __all__ = [
     "band",
     "clip_line",
     "identity_scatter",
+    "plane_nodes",
     "quantiles",
     "scatter_with_hyperplanes",
     "spectrum",
@@ -108,6 +109,16 @@ def clip_line(weight: npt.ArrayLike, bias: float, bounds: tuple[float, float, fl
     return ends[np.lexsort((ends[:, 1], ends[:, 0]))]
 
 
+def plane_nodes(points: npt.ArrayLike) -> Array:
+    """Return the grid around 2-D data on which :func:`scatter_with_hyperplanes` asks for the distance field.
+
+    >>> plane_nodes([[0.0, 0.0], [1.0, 1.0]]).shape
+    (14641, 2)
+    """
+    xs, ys = _grid(_square_around(np.asarray(points, dtype=np.float64)))
+    return np.stack(np.meshgrid(xs, ys), axis=-1).reshape(-1, 2)
+
+
 def scatter_with_hyperplanes(
     ax: Axes,
     points: npt.ArrayLike,
@@ -122,7 +133,7 @@ def scatter_with_hyperplanes(
         raise ValueError(f"points on a plane have the shape (N, 2), got {cloud.shape}")
     bounds = _square_around(cloud)
     ax.plot(*cloud.T, "o", color=FAINT, markersize=2.6, markeredgewidth=0, rasterized=len(cloud) > 2000)
-    _contours(ax, bounds, distance_field)
+    _contours(ax, bounds, np.asarray(distance_field(plane_nodes(cloud)), dtype=np.float64))
     for normal, offset in zip(np.atleast_2d(weight), np.atleast_1d(bias), strict=True):
         ends = clip_line(normal, float(offset), bounds)
         if ends is not None:
@@ -199,13 +210,14 @@ def _square_around(cloud: Array) -> tuple[float, float, float, float]:
     return x - half, x + half, y - half, y + half
 
 
-def _contours(
-    ax: Axes, bounds: tuple[float, float, float, float], distance_field: Callable[[Array], npt.ArrayLike]
-) -> None:
-    xs, ys = np.linspace(*bounds[:2], 121), np.linspace(*bounds[2:], 121)
-    nodes = np.stack(np.meshgrid(xs, ys), axis=-1).reshape(-1, 2)
-    field = np.asarray(distance_field(nodes), dtype=np.float64).reshape(len(ys), len(xs))
+def _grid(bounds: tuple[float, float, float, float]) -> tuple[Array, Array]:
+    return np.linspace(*bounds[:2], 121), np.linspace(*bounds[2:], 121)
+
+
+def _contours(ax: Axes, bounds: tuple[float, float, float, float], field: Array) -> None:
+    xs, ys = _grid(bounds)
     levels = [level for level in (1.0, 2.0, 3.0) if field.min() < level < field.max()]
     if levels:
-        lines = ax.contour(xs, ys, field, levels=levels, colors=[CYCLE[0]], linewidths=1.0, linestyles="dashed")
+        values = field.reshape(len(ys), len(xs))
+        lines = ax.contour(xs, ys, values, levels=levels, colors=[CYCLE[0]], linewidths=1.0, linestyles="dashed")
         ax.clabel(lines, fmt="%g", fontsize=8, inline_spacing=2)

@@ -14,7 +14,9 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
+
+import numpy as np
 
 from metriscope.functional import holm
 from metriscope.report import Claim, Evidence, Requirement, Strength, Verdict, number
@@ -32,6 +34,8 @@ PROTOCOL_UNITS = 5
 SCALES = {0.5: "halved", 2.0: "doubled"}
 
 Tables = Mapping[str, "pd.DataFrame"]
+# The sample of a criterion and how strong it is, or why there is none.
+_Sampled: TypeAlias = "tuple[Sample, Strength] | str"
 
 
 @dataclass(frozen=True)
@@ -52,10 +56,10 @@ class Values:
         table = tables.get(self.table)
         if table is None or self.column not in table:
             return None
-        for name, value in self.where:
-            if name not in table:
-                return None
-            table = table[table[name] == value]
+        if not all(name in table for name, _ in self.where):
+            return None
+        masks = [(table[name] == value).to_numpy() for name, value in self.where]
+        table = table[np.logical_and.reduce(masks)] if masks else table
         return table if len(table) else None
 
 
@@ -134,9 +138,13 @@ class Statement:
     evidence: Callable[[Tables], Sequence[Evidence]] | None = None
 
 
-def finding(criterion: Criterion, tables: Tables, scale: float = 1.0) -> Finding:
-    """Return what the tables say about a criterion, with its margin multiplied by ``scale``."""
-    found = _sample(criterion, tables)
+def finding(criterion: Criterion, tables: Tables) -> Finding:
+    """Return what the tables say about a criterion."""
+    return _finding(criterion, tables, _sample(criterion, tables), 1.0)
+
+
+def _finding(criterion: Criterion, tables: Tables, found: _Sampled, scale: float) -> Finding:
+    """Return what a sample says about a criterion with its margin multiplied by ``scale``."""
     if isinstance(found, str):
         strength: Strength = "not run" if _silent(criterion, tables) else "hint"
         return Finding(criterion, open_reason=found, strength=strength)
@@ -157,7 +165,7 @@ def _silent(criterion: Criterion, tables: Tables) -> bool:
     return any(v is not None and v.rows(tables) is None for v in (criterion.values, criterion.minus))
 
 
-def _sample(criterion: Criterion, tables: Tables) -> tuple[Sample, Strength] | str:
+def _sample(criterion: Criterion, tables: Tables) -> _Sampled:
     """Return the sample of a criterion and how strong it is, or why there is none."""
     groups, protocol = [], True
     for values in (criterion.values, criterion.minus):
@@ -216,8 +224,8 @@ class _Ruling:
         return all(f.strength in ("exact", "not run") for f in self.findings)
 
 
-def _rule(statement: Statement, tables: Tables, scale: float = 1.0) -> _Ruling:
-    findings = tuple(finding(c, tables, scale) for c in statement.criteria)
+def _rule(statement: Statement, tables: Tables, samples: Mapping[Criterion, _Sampled], scale: float) -> _Ruling:
+    findings = tuple(_finding(c, tables, samples[c], scale) for c in statement.criteria)
     outside = holm([f.p_outside for f in findings])
     levels = dict.fromkeys(f.criterion.level for f in findings)
     inside = {k: max(f.p_inside for f in findings if f.criterion.level == k) for k in levels}
@@ -237,12 +245,15 @@ def _rule(statement: Statement, tables: Tables, scale: float = 1.0) -> _Ruling:
 
 
 def _corrected(rulings: Sequence[_Ruling]) -> list[_Ruling]:
-    """Apply Holm's correction over the claims of a study; what is exact is no sample and takes no part in it."""
-    random = [i for i, r in enumerate(rulings) if not r.exact and r.verdict != "undecided"]
+    """Apply Holm's correction over the claims of a study; what is exact is no sample and takes no part in it.
+
+    Claims that are undecided count too: if only the decided ones did, less data on one claim could decide another.
+    """
+    random = [i for i, r in enumerate(rulings) if not r.exact]
     adjusted = holm([rulings[i].p for i in random])
     found = list(rulings)
     for i, p in zip(random, adjusted, strict=True):
-        if p > ALPHA:
+        if p > ALPHA and found[i].verdict != "undecided":
             found[i] = replace(found[i], verdict="undecided", corrected=True)
     return found
 
@@ -279,8 +290,9 @@ def judge(statements: Sequence[Statement], tables: Tables) -> tuple[Claim, ...]:
 
     The verdict is reached once more with all margins halved and doubled; where it differs, the reason says so.
     """
-    rulings = _corrected([_rule(s, tables) for s in statements])
-    others = {word: _corrected([_rule(s, tables, k) for s in statements]) for k, word in SCALES.items()}
+    samples = {c: _sample(c, tables) for s in statements for c in s.criteria}
+    rulings = _corrected([_rule(s, tables, samples, 1.0) for s in statements])
+    others = {word: _corrected([_rule(s, tables, samples, k) for s in statements]) for k, word in SCALES.items()}
     found = []
     for i, (statement, ruling) in enumerate(zip(statements, rulings, strict=True)):
         flips = {word: some[i].verdict for word, some in others.items() if some[i].verdict != ruling.verdict}

@@ -24,7 +24,7 @@ from metriscope.train.blocks import GROUP, PADDING
 from metriscope.train.loop import workers_available
 from metriscope.train.uncompiled import AutogradClassifier
 
-__all__ = ["Classifier", "Examples", "Scores", "advance", "classifier", "compilable", "examples", "measure"]
+__all__ = ["Classifier", "Examples", "Network", "Scores", "advance", "classifier", "compilable", "examples", "measure"]
 
 # The sum over blocks is taken in this many parts, whatever the number of threads, and the parts are then added.
 PARTS = 2

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 import numpy as np
 import torch
 from jaxtyping import Float, Float32, Int
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional as F
 
 from metriscope.nn import build
@@ -52,7 +52,7 @@ class AutogradClassifier:
             found[epoch] = float(loss.detach()) * len(labels), int((outputs.argmax(1) == labels).sum())
             with torch.no_grad():
                 for parameter, gradient in zip(self.model.parameters(), gradients, strict=True):
-                    parameter -= lr * gradient
+                    parameter.sub_(gradient, alpha=lr)
         return found
 
     @torch.no_grad()
@@ -61,8 +61,8 @@ class AutogradClassifier:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return summed loss and right answers, and on how many points each unit and each output is active."""
         points, labels = torch.from_numpy(x), torch.from_numpy(y)
-        hidden = nn.Sequential(*self.model[:2])(points)
-        outputs = nn.Sequential(*self.model[2:])(hidden)
+        hidden = self.model[:2](points)
+        outputs = self.model[2:](hidden)
         loss = float(F.cross_entropy(outputs, labels, reduction="sum"))
         counts = [(part.abs() > active).sum(0).double().numpy() for part in (hidden, outputs)]
         return np.array([loss, float((outputs.argmax(1) == labels).sum())]), counts[0], counts[1]

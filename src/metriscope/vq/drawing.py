@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -14,14 +14,42 @@ from metriscope.validation import real_array
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-    from metriscope.vq.partition import Partition
-
 __all__ = ["draw_regions"]
+
+
+class Regions(Protocol):
+    """What a picture needs to know of a partition."""
+
+    vertices: Float64[np.ndarray, "v d"]
+    corners: np.ndarray
+    starts: np.ndarray
+
+    @property
+    def bounds(self) -> Any:
+        """The lower and the upper corner of the window."""
+
+    @property
+    def dims(self) -> int:
+        """The number of dimensions of the window."""
+
+    @property
+    def areas(self) -> Float64[np.ndarray, " r"]:
+        """The area of each region."""
+
+    @property
+    def centres(self) -> Float64[np.ndarray, "r d"]:
+        """A point inside each region."""
+
+    def evaluate(self, points: Any) -> Float64[np.ndarray, "n o"]:
+        """Return the network's outputs at some points."""
+
+    def __len__(self) -> int: ...
+
 
 _NAMED = ("random", "area", "output")
 
 
-def draw_regions(partition: Partition, color: Any, ax: Axes | None, style: dict[str, Any]) -> Axes:
+def draw_regions(partition: Regions, color: Any, ax: Axes | None, style: dict[str, Any]) -> Axes:
     """Draw the regions into axes, new ones if None, and return them."""
     from matplotlib import pyplot
     from matplotlib.collections import PolyCollection
@@ -42,7 +70,7 @@ def draw_regions(partition: Partition, color: Any, ax: Axes | None, style: dict[
     return axes
 
 
-def _values(partition: Partition, color: Any) -> Float64[np.ndarray, " r"] | None:
+def _values(partition: Regions, color: Any) -> Float64[np.ndarray, " r"] | None:
     """Return the number by which each region is coloured."""
     if color is None:
         return None
@@ -53,14 +81,14 @@ def _values(partition: Partition, color: Any) -> Float64[np.ndarray, " r"] | Non
     return real_array(color, "color", str(len(partition)))
 
 
-def _shuffled(partition: Partition) -> Float64[np.ndarray, " r"]:
+def _shuffled(partition: Regions) -> Float64[np.ndarray, " r"]:
     return torch.randperm(len(partition), generator=stream(0, "colours")).numpy().astype(np.float64)
 
 
-def _log_areas(partition: Partition) -> Float64[np.ndarray, " r"]:
+def _log_areas(partition: Regions) -> Float64[np.ndarray, " r"]:
     return np.log10(partition.areas)
 
 
-def _outputs(partition: Partition) -> Float64[np.ndarray, " r"]:
+def _outputs(partition: Regions) -> Float64[np.ndarray, " r"]:
     values = partition.evaluate(partition.centres)
     return values[:, 0] if values.shape[1] == 1 else values.argmax(1).astype(np.float64)

@@ -7,18 +7,21 @@ import pytest
 
 from metriscope.nn import architectures
 from metriscope.report import Page, Prose, render
-from metriscope.studies.representation.markdown import markdown
+from metriscope.report.markdown import markdown, verdicts_text
+from metriscope.studies.judging import judge
+from metriscope.studies.representation.accuracy.page import shortened
+from metriscope.studies.representation.judge import STATEMENTS
+from metriscope.studies.representation.measure import Results
 from metriscope.studies.representation.page import sections
-from metriscope.studies.representation.results import Results
-from studies.representation.made_runs import results
+from studies.representation.made import inspected, recorded, runs
 
 ALL = {name: (0.9, 0.92, 0.91) for name in architectures()}
 SUBSETS = {
-    "one network, one seed": results({"relu": (0.9,)}),
-    "distance layers only": results({"abs-l2": (0.9,), "relu-l2-neg": (0.9, 0.95)}),
-    "runs that all agree": results({"relu": (0.9, 0.9, 0.9), "relu2": (0.1, 0.1, 0.1)}, never={"relu2": 10}),
-    "records without networks": results({"relu": (0.9, 0.92), "abs-l2": (0.9, 0.91)}, model=False),
-    "the paper's size, two forms of pixels": results({"relu": (0.95,)}, paper=True, pixels=("raw", "normalized")),
+    "one network, one seed": runs({"relu": (0.9,)}),
+    "distance layers only": runs({"abs-l2": (0.9,), "relu-l2-neg": (0.9, 0.95)}),
+    "runs that all agree": runs({"relu": (0.9, 0.9, 0.9), "relu2": (0.1, 0.1, 0.1)}, {"relu2": 10}),
+    "records without networks": runs({"relu": (0.9, 0.92), "abs-l2": (0.9, 0.91)}, model=False),
+    "the paper's size, two forms of pixels": runs({"relu": (0.95,)}, paper=True, pixels=("raw", "normalized")),
 }
 
 
@@ -36,17 +39,16 @@ class Balanced(HTMLParser):
         self.depth -= tag in ("section", "table", "svg", "details")
 
 
+def page_of(results):
+    return Page("Metriscope", "representation", sections(None, results, judge(STATEMENTS, results.tables)))
+
+
 @pytest.fixture(scope="module")
-def whole():
-    return results(ALL, pixels=("raw",), never={"relu2": 3})
+def page(tmp_path_factory):
+    return page_of(inspected(runs(ALL, {"relu2": 3}), tmp_path_factory.mktemp("whole")))
 
 
-def page_of(some):
-    return Page("Metriscope", "representation", sections(some))
-
-
-def test_the_whole_study_has_every_part(whole):
-    page = page_of(whole)
+def test_the_whole_study_has_every_part(page):
     html = render(page)
     parser = Balanced()
     parser.feed(html)
@@ -57,49 +59,61 @@ def test_the_whole_study_has_every_part(whole):
         "perturbations",
     }  # fmt: skip
     assert {claim.id for claim in page.claims} == {f"C{n}" for n in range(12, 18)}
-    assert not any(claim.verdict == "not run" for claim in page.claims)
+    assert {claim.strength for claim in page.claims} == {"hint"}
     accuracy = next(table for table in page.tables if table.name == "accuracies-0")
     assert len(accuracy.frame) == 16
-    assert "Smaller than the paper's protocol" in accuracy.note
+    assert "Not the paper's protocol" in accuracy.note
     assert "Made by hand." in html
 
 
 @pytest.mark.parametrize("name", SUBSETS)
-def test_any_subset_of_runs_renders(name):
-    html = render(page_of(SUBSETS[name]))
-    assert not re.search(r"\bnan\b", html)
-    assert len(markdown(SUBSETS[name])) > 1_000
+def test_any_subset_of_runs_renders(name, tmp_path):
+    some = SUBSETS[name]
+    results = recorded(some) if name == "records without networks" else inspected(some, tmp_path)
+    page = page_of(results)
+    assert not re.search(r"\bnan\b", render(page))
+    assert len(markdown("A title", "", page.sections)) > 1_000
+
+
+@pytest.mark.parametrize(
+    ("seeds", "pixels", "words"),
+    [
+        (20, "raw", "The paper's protocol."),
+        (1, "raw", "Not the paper's protocol: 1 of 20 runs of each network."),
+        (20, "normalized", "Not the paper's protocol (5,000 epochs on the raw pixels of 60,000 images)."),
+    ],
+)
+def test_only_twenty_runs_on_raw_pixels_are_labelled_the_papers_protocol(seeds, pixels, words):
+    results = recorded(runs({"relu": [0.95] * seeds}, paper=True, pixels=(pixels,), model=False))
+    assert words in shortened(results, results.settings[0])
 
 
 def test_what_cannot_be_measured_is_said():
-    texts = " ".join(b.text for b in page_of(SUBSETS["records without networks"]).blocks if isinstance(b, Prose))
+    page = page_of(recorded(SUBSETS["records without networks"]))
+    texts = " ".join(b.text for b in page.blocks if isinstance(b, Prose))
     assert "No trained ReLU or Abs network with its images is at hand." in texts
     assert "No trained network with an OffsetL2 head is at hand." in texts
     assert "Not run here" in texts
 
 
 def test_no_run_at_all_is_a_sentence():
-    (only,) = sections(Results(()))
-    assert "No run is finished." in only.blocks[0].text
-    assert "No run is finished." in markdown(Results(()))
+    for results in (Results({}), recorded(())):
+        (only,) = sections(None, results, ())
+        assert "No run is finished." in only.blocks[0].text
 
 
 @pytest.fixture(scope="module")
-def text(whole):
-    return markdown(whole, {"package": "metriscope 0.1.0", "packages": {"torch": "2"}})
-
-
-def test_networks_without_their_images_are_records_only():
-    text = markdown(Results(results({"relu": (0.9,), "abs-l2": (0.9,)}).runs))
-    assert "| C17 | not run |" in text
-    assert "no trained network with an OffsetL2 head" in text
+def text(page):
+    where = {"package": "metriscope 0.1.0", "packages": {"torch": "2"}}
+    return markdown("A title", verdicts_text(page.claims), page.sections, where)
 
 
 def test_markdown_has_accuracies_tests_verdicts_and_provenance(text):
     assert "| ReLU2-Neg + bias | 3 | 91.00 |" in text
     assert "94.92 ± 0.18" in text
     assert "| ReLU − Abs | 3 |" in text
-    assert "### C14: " in text
+    assert re.search(r"### C14: \w+ \(hint\)", text)
+    assert "| C17 | " in text
     assert "- packages · torch: 2" in text
     rows = [line for line in text.splitlines() if line.startswith("|")]
     assert all(line.endswith("|") for line in rows)

@@ -1,20 +1,25 @@
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metriscope.nn import ARCHITECTURES
 from metriscope.runs.address import address
-from metriscope.studies.representation import OPTIONS, plan
-from metriscope.studies.representation.spec import MODELS, PLAIN, Part, Training, seconds
+from metriscope.studies.representation.plan import MODELS, PAPER, Options, Part, Setting, Training, plan
 
 
-def test_the_paper_profile_is_the_papers_protocol():
-    paper = plan("paper")
+@pytest.fixture
+def with_mnist(monkeypatch):
+    monkeypatch.setattr("metriscope.data.available", lambda name: True)
+
+
+def test_the_paper_profile_is_the_papers_protocol(with_mnist):
+    paper = plan(Options("paper"))
     assert (paper.data, paper.train_size, paper.epochs, paper.seeds) == ("mnist", 60_000, 5_000, 20)
     assert paper.parts == (Part(MODELS, "raw"),)
-    assert len(paper.trainings(paper.parts[0])) == 320
-    assert paper.trainings(paper.parts[0])[0].lr == 1e-3
+    assert len(paper.jobs()) == 320
+    assert paper.jobs()[0].lr == 1e-3
     assert paper.deviations() == ()
+    assert all(job.setting.protocol for job in paper.jobs())
 
 
 def test_the_study_has_every_network_there_is():
@@ -22,54 +27,84 @@ def test_the_study_has_every_network_there_is():
     assert len(MODELS) == 16
 
 
-def test_quick_says_what_it_shortens():
-    quick = plan("quick")
+def test_quick_needs_no_download_and_says_what_it_shortens(monkeypatch):
+    monkeypatch.setenv("METRISCOPE_DATA", "/nowhere")
+    quick = plan(Options())
     text = " ".join(quick.deviations())
+    assert quick.data == "mnist-5k"
     assert "4,000 training images of `mnist-5k` in place of MNIST's 60,000." in text
     assert f"{quick.epochs:,} epochs in place of 5,000" in text
     assert "3 seeds in place of 20." in text
     assert "Normalized pixels for abs, relu, abs2, relu2, abs2-neg, relu2-neg." in text
 
 
-def test_what_is_left_out_is_said():
-    text = plan("paper", models=("abs",), train_size=1_000).deviations()
+def test_paper_says_how_to_get_mnist_where_it_is_missing(monkeypatch):
+    monkeypatch.setattr("metriscope.data.available", lambda name: name != "mnist")
+    with pytest.raises(
+        ValueError, match=r"needs full MNIST: `metriscope data fetch mnist` downloads it, or --data-dir"
+    ):
+        plan(Options("paper"))
+
+
+def test_every_job_names_the_study_and_the_data_by_its_hash(with_mnist):
+    from metriscope.data import digest
+
+    for profile in ("quick", "paper"):
+        found = plan(Options(profile)).jobs()
+        assert {(job.study, job.sha256) for job in found} == {("representation", digest(found[0].data))}
+
+
+def test_what_is_left_out_is_said(with_mnist):
+    text = plan(Options("paper", models=("abs",), train_size=1_000)).deviations()
     assert text[0] == "1,000 of MNIST's 60,000 training images."
     assert text[1].startswith("On raw pixels, not run: relu, abs2,")
-    assert plan("paper", pixels="unit").deviations()[0] == "Unit pixels for all sixteen networks."
+    assert plan(Options("paper", pixels="unit")).deviations()[0] == "Unit pixels for all sixteen networks."
 
 
 def test_options_scale_every_part():
-    asked = plan("quick", models=("relu-l2", "abs"), seeds=2, epochs=7, train_size=50, seed=3)
+    asked = plan(Options(models=("relu-l2", "abs"), seeds=2, epochs=7, train_size=50, seed=3))
     assert asked.parts == (Part(("abs", "relu-l2"), "raw"), Part(("abs",), "normalized"))
-    first = asked.trainings(asked.parts[0])
-    assert [(t.model, t.number) for t in first] == [("abs", 0), ("relu-l2", 0), ("abs", 1), ("relu-l2", 1)]
-    assert {(t.epochs, t.train_size, t.seed) for t in first} == {(7, 50, 3)}
-    assert plan("quick", pixels="normalized", models=("relu-l2",)).parts == (Part(("relu-l2",), "normalized"),)
+    jobs = asked.jobs()
+    assert [(t.model, t.number) for t in jobs if t.pixels == "raw"] == [
+        ("abs", 0), ("relu-l2", 0), ("abs", 1), ("relu-l2", 1),
+    ]  # fmt: skip
+    assert {(t.epochs, t.train_size, t.seed) for t in jobs} == {(7, 50, 3)}
+    assert plan(Options(pixels="normalized", models=("relu-l2",))).parts == (Part(("relu-l2",), "normalized"),)
 
 
+@settings(deadline=None, max_examples=20)
 @given(st.integers(1, 30), st.integers(1, 30), st.sets(st.sampled_from(MODELS), min_size=1))
 def test_a_trainings_address_does_not_depend_on_what_else_is_asked(few, many, models):
-    alone, company = plan("paper", seeds=few, models=tuple(models)), plan("paper", seeds=many)
-    here, there = ({address(t) for t in p.trainings(p.parts[0])} for p in (alone, company))
+    alone, company = plan(Options(seeds=few, models=tuple(models))), plan(Options(seeds=many))
+    here, there = ({address(t) for t in p.jobs() if t.pixels == "raw"} for p in (alone, company))
     assert len(here & there) == min(few, many) * len(models)
 
 
 def test_what_ends_otherwise_has_another_address():
     base = ("abs", 0, "mnist", 60_000, "raw", 5_000)
     others = [("relu", *base[1:]), ("abs", 1, *base[2:]), (*base[:4], "unit", 5_000), (*base[:5], 50_000), (*base, 1)]
+    others += [(*base, 0, "another hash")]
     assert len({address(Training(*fields)) for fields in (base, *others)}) == len(others) + 1
 
 
-@pytest.mark.parametrize(("text", "span"), [("2h", 7200), ("30m", 1800), ("90s", 90), ("0.5m", 30), (" 1h ", 3600)])
-def test_a_budget_is_a_span_of_time(text, span):
-    assert seconds(text) == span
-    assert plan("quick", budget=text).budget == span
-
-
-def test_profile_and_forms_leave_shared_trainings_alike():
-    quick = plan("quick")
-    assert quick.trainings(Part(PLAIN))[0] == plan("quick", pixels="raw", models=PLAIN).trainings(Part(PLAIN))[0]
-    assert sorted(OPTIONS) == ["budget", "epochs", "models", "pixels", "seed", "seeds", "train_size"]
+@pytest.mark.parametrize(
+    ("change", "protocol"),
+    [
+        ({}, True),
+        ({"epochs": 50_000}, True),
+        ({"epochs": 4_999}, False),
+        ({"pixels": "normalized"}, False),
+        ({"pixels": "unit"}, False),
+        ({"train_size": 59_999}, False),
+        ({"data": "mnist-5k"}, False),
+    ],
+)
+def test_only_raw_pixels_of_all_images_at_full_length_are_the_papers_protocol(change, protocol):
+    full = {"pixels": "raw", "epochs": PAPER.epochs, "data": "mnist", "train_size": 60_000}
+    setting = Setting(**{**full, **change})
+    assert setting.protocol is protocol
+    assert bool(setting.shortfall) is not protocol
+    assert setting.length == setting.epochs / 5_000
 
 
 @pytest.mark.parametrize(
@@ -83,11 +118,8 @@ def test_profile_and_forms_leave_shared_trainings_alike():
         ({"epochs": -1}, "--epochs must be at least 1, not -1"),
         ({"train_size": 1}, "--train-size must be at least 2, not 1"),
         ({"train_size": 4_001}, "--train-size must be at most the 4,000 images of mnist-5k, not 4,001"),
-        ({"budget": "soon"}, "--budget must be a time such as 2h, 30m or 90s, not 'soon'"),
-        ({"budget": "0s"}, "--budget must be a time"),
-        ({"trials": 3}, "has no option 'trials': it takes budget, epochs"),
     ],
 )
 def test_a_bad_request_is_refused_in_one_sentence(options, message):
     with pytest.raises(ValueError, match=message):
-        plan(**options)
+        plan(Options(**options))

@@ -5,46 +5,34 @@ Axes: S trials, T recorded epochs, D directions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import numpy as np
 import pandas as pd
-import torch
 
 from metriscope.probes import lost_directions
 from metriscope.report import Figure, to_svg
 from metriscope.report.plots import band, identity_scatter, scatter_with_hyperplanes, spectrum, strip
 from metriscope.report.style import COLOURS, figure, legend, log_axes
-from metriscope.studies.contract import published
-from metriscope.studies.mahalanobis.measure import METRICS, Trained, best_trials, recovered, spectra
-from metriscope.studies.mahalanobis.results import Results
-from metriscope.studies.mahalanobis.spec import NAME
+from metriscope.studies.mahalanobis.measure import Results
+from metriscope.studies.mahalanobis.plan import NAME, Plan
+from metriscope.studies.mahalanobis.starts.measure import curve
+from metriscope.studies.mahalanobis.trials.measure import TITLES
+from metriscope.studies.mahalanobis.trials.plan import METRICS
+from metriscope.studies.printed import published
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = ["curves", "distributions", "eigenvalues", "gaussians", "hyperplanes", "metric_spectra"]
 
-TITLES = {"abs": "Abs", "relu": "ReLU", "sigmoid": "Sigmoid", "truth": "Ground truth"}
-
 
 def hyperplanes(results: Results) -> Figure:
     """Draw the 2-D data with learned hyperplanes and contours: the truth, each best run, a failed Abs run."""
-    shown = [next(t for t in results.trained if (t.dim, t.activation) == (2, "truth"))]
-    best = best_trials(results.select(dim=2, start="random"))
-    shown += [results.network(2, "random", a, int(t)) for a, t in zip(best["activation"], best["trial"], strict=True)]
-    titles = [TITLES[network.activation] + ("" if i == 0 else ", best run") for i, network in enumerate(shown)]
-    worst = _worst_abs(results)
-    if worst is not None:
-        shown.append(worst)
-        titles.append("Abs, a direction lost")
+    shown = results.panels
     drawing, axes = figure(9.2, 2.9 * -(-len(shown) // 3), -(-len(shown) // 3), 3)
-    points = results.tasks[2].x.double().numpy()
-    for ax, network, title in zip(axes.flat, shown, titles, strict=False):
-        linear = network.model.linear
-        weight, bias = linear.weight.double().numpy(), linear.bias.double().numpy()
-        scatter_with_hyperplanes(ax, points, weight, bias, _field(network), title)
+    for ax, panel in zip(axes.flat, shown, strict=False):
+        scatter_with_hyperplanes(ax, results.points, panel.weight, panel.bias, panel.distance, panel.title)
     for ax in axes.flat[len(shown) :]:
         ax.set_axis_off()
     caption = (
@@ -55,30 +43,14 @@ def hyperplanes(results: Results) -> Figure:
     return Figure("hyperplanes-2d", "Hyperplanes and distances in 2-D", to_svg(drawing, "hyperplanes-2d"), caption)
 
 
-def _worst_abs(results: Results) -> Trained | None:
-    rows = results.select(dim=2, start="random", activation="abs")
-    lost = rows[rows["lost"] > 0]
-    if lost.empty:
-        return None
-    return results.network(2, "random", "abs", int(lost.loc[lost["train_mse"].idxmax(), "trial"]))
-
-
-def _field(network: Trained) -> Callable[[np.ndarray], np.ndarray]:
-    def distance(nodes: np.ndarray) -> np.ndarray:
-        with torch.no_grad():
-            return network.model(torch.from_numpy(nodes).float()).numpy()
-
-    return distance
-
-
-def curves(results: Results) -> Figure:
-    """Draw training losses with bands, one row a dimension, one column a start."""
-    dims, starts = list(results.plan.sizes), results.plan.starts
+def curves(plan: Plan, results: Results) -> Figure:
+    """Draw training losses with bands, one row per dimension, one column per start."""
+    dims, starts = list(plan.sizes), plan.starts
     drawing, axes = figure(9.2, 2.6 * len(dims) + 0.2, len(dims), len(starts))
     for i, dim in enumerate(dims):
         for ax, start in zip(axes[i], starts, strict=True):
-            for activation in results.plan.activations:
-                epochs, losses = results.curve(dim, start, activation)
+            for activation in plan.activations:
+                epochs, losses = curve(results.tables["history"], dim, start, activation)
                 label, colour = TITLES[activation], COLOURS[activation]
                 band(ax, epochs + 1, np.maximum(losses, 1e-12), label, colour, log="xy")
             ax.set(title=f"{dim}-D from {start}", xlabel="epoch", ylabel="training MSE")
@@ -91,15 +63,15 @@ def curves(results: Results) -> Figure:
     return Figure("loss-curves", "Training losses", to_svg(drawing, "loss-curves"), caption)
 
 
-def distributions(results: Results) -> Figure:
-    """Draw each metric's distribution over trials, one column a dimension, with the published value."""
+def distributions(plan: Plan, results: Results) -> Figure:
+    """Draw each metric's distribution over trials, one column per dimension, with the published value."""
     names = ("train_mse", "test_mse", "centering", "sphericity", "data_sphericity", "rank")
     metrics = [m for m in METRICS if m.name in names]
-    dims = list(results.plan.sizes)
+    dims = list(plan.sizes)
     drawing, axes = figure(9.2, 1.55 * len(metrics), len(metrics), len(dims))
     for i, metric in enumerate(metrics):
         for ax, dim in zip(axes[i], dims, strict=True):
-            _distribution(ax, results, dim, metric.name)
+            _distribution(ax, plan, results, dim, metric.name)
             if i == 0:
                 ax.set_title(f"{dim}-D")
             ax.set_xlabel(metric.title)
@@ -110,14 +82,14 @@ def distributions(results: Results) -> Figure:
     return Figure("distributions", "Every metric over all trials", to_svg(drawing, "distributions"), caption)
 
 
-def _distribution(ax: Axes, results: Results, dim: int, metric: str) -> None:
+def _distribution(ax: Axes, plan: Plan, results: Results, dim: int, metric: str) -> None:
     groups, printed = {}, {}
-    for activation in results.plan.activations:
+    for activation in plan.activations:
         values = results.select(dim=dim, start="random", activation=activation)[metric].dropna().to_numpy()
         if len(values):
             groups[TITLES[activation]] = values
             printed[TITLES[activation]] = _printed(dim, activation, metric)
-    colours = {TITLES[a]: COLOURS[a] for a in results.plan.activations}
+    colours = {TITLES[a]: COLOURS[a] for a in plan.activations}
     positive = groups and min(v.min() for v in groups.values()) > 0
     strip(ax, groups, colours, printed)
     if positive and metric in ("train_mse", "test_mse", "centering"):
@@ -135,33 +107,43 @@ def _printed(dim: int, activation: str, metric: str) -> tuple[float, float, floa
     return (float(mean), float(low), float(high)) if mean > 0 else None
 
 
-def eigenvalues(results: Results) -> Figure:
-    """Draw recovered against true eigenvalues, one column a dimension, all trials of Abs and ReLU."""
-    dims = list(results.plan.sizes)
+def eigenvalues(plan: Plan, results: Results) -> Figure:
+    """Draw recovered against true eigenvalues, one column per dimension, all trials from random starts."""
+    dims = list(plan.sizes)
     drawing, axes = figure(9.2, 3.2, 1, len(dims))
     for ax, dim in zip(axes[0], dims, strict=True):
-        truth = torch.linalg.eigvalsh(results.tasks[dim].gaussian.cov).flip(0).numpy()
         for activation in ("sigmoid", "relu", "abs"):
-            if activation in results.plan.activations:
-                estimates = recovered(results.trained, results.tasks[dim], activation)
-                identity_scatter(ax, truth, estimates, TITLES[activation], COLOURS[activation])
+            part = _part(results.tables["recovery"], dim, "random", activation)
+            if len(part):
+                truth, estimates = (part.pivot(index="trial", columns="axis", values=k) for k in _RECOVERED)
+                label, colour = TITLES[activation], COLOURS[activation]
+                identity_scatter(ax, truth.to_numpy()[0], estimates.to_numpy(), label, colour)
         ax.set(title=f"{dim}-D", xlabel="true eigenvalue", ylabel="1 / ‖w‖² of the matched unit")
     legend(axes[0, 0], "upper left")
     caption = "Units matched to principal axes by the best total |cosine|. On the dashed diagonal it is recovered."
     return Figure("eigenvalues", "Eigenvalue recovery", to_svg(drawing, "eigenvalues"), caption)
 
 
-def metric_spectra(results: Results) -> Figure:
+_RECOVERED = ("eigenvalue", "estimate")
+
+
+def _part(table: pd.DataFrame, dim: int, start: str, activation: str) -> pd.DataFrame:
+    """Return the rows of the main Gaussian of a dimension."""
+    main = (table["dim"] == dim) & (table["gaussian"] == 0)
+    return table[main & (table["start"] == start) & (table["activation"] == activation)]
+
+
+def metric_spectra(plan: Plan, results: Results) -> Figure:
     """Draw the eigenvalues of the learned metric in whitened coordinates: 1 is right, 0 is lost."""
-    dims, starts = list(results.plan.sizes), results.plan.starts[:2]
+    dims, starts = list(plan.sizes), plan.starts[:2]
     drawing, axes = figure(9.2, 2.5 * len(starts), len(starts), len(dims))
-    found = spectra(results.trained, results.tasks)
     for i, start in enumerate(starts):
         for ax, dim in zip(axes[i], dims, strict=True):
             for activation in ("relu", "abs"):
-                if (values := found.get((dim, start, activation))) is not None:
-                    reference = np.ones(dim)
-                    spectrum(ax, values, TITLES[activation], COLOURS[activation], reference)
+                part = _part(results.tables["spectra"], dim, start, activation)
+                if len(part):
+                    values = part.pivot(index="trial", columns="direction", values="eigenvalue").to_numpy()
+                    spectrum(ax, values, TITLES[activation], COLOURS[activation], np.ones(dim))
             ax.set(title=f"{dim}-D from {start}", xlabel="direction, best measured first", ylabel="eigenvalue")
             ax.set_ylim(-0.08, min(max(2.0, ax.get_ylim()[1]), 4.0))
     legend(axes[0, 0], "lower left")
@@ -172,15 +154,16 @@ def metric_spectra(results: Results) -> Figure:
     return Figure("metric-spectra", "Which directions are measured", to_svg(drawing, "metric-spectra"), caption)
 
 
-def gaussians(results: Results) -> Figure:
+def gaussians(plan: Plan, results: Results) -> Figure:
     """Draw the mean loss on each further Gaussian beside the published mean."""
-    dims = list(dict.fromkeys(results.others["dim"]))
+    table = results.tables["gaussians"]
+    dims = list(dict.fromkeys(table["dim"]))
     drawing, axes = figure(9.2, 2.2, 1, len(dims))
     for ax, dim in zip(axes[0], dims, strict=True):
-        part = results.others[results.others["dim"] == dim]
-        groups = {TITLES[a]: part[part["activation"] == a]["mse"].to_numpy() for a in results.plan.activations}
-        printed = {TITLES[a]: _printed(dim, a, "train_mse") for a in results.plan.activations}
-        strip(ax, groups, {TITLES[a]: COLOURS[a] for a in results.plan.activations}, printed)
+        part = table[table["dim"] == dim]
+        groups = {TITLES[a]: part[part["activation"] == a]["mse"].to_numpy() for a in plan.activations}
+        printed = {TITLES[a]: _printed(dim, a, "train_mse") for a in plan.activations}
+        strip(ax, groups, {TITLES[a]: COLOURS[a] for a in plan.activations}, printed)
         if dim > 1:
             ax.axvline(lost_directions(dim, 1).loss, color=COLOURS["truth"], linewidth=0.9, dashes=(4, 3))
         ax.set(title=f"{dim}-D", xlabel="mean training MSE over the trials of one Gaussian")

@@ -1,191 +1,191 @@
-"""Measure every trained network of the Mahalanobis study: one row a network, one column a metric.
-
-Axes: K units, D features. Weights are measured in float64.
-"""
+"""Measure and diagnose every trained network of the Mahalanobis study: stored runs to tidy tables."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import chain
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from torch import Tensor
 
-from metriscope import functional, probes
 from metriscope.nn import Mahalanobis
-from metriscope.rng import stream
-from metriscope.runs import Run
-from metriscope.studies.mahalanobis.experiment import Problem
-from metriscope.studies.mahalanobis.spec import NAME, Group
-
-__all__ = [
-    "METRICS",
-    "Metric",
-    "Trained",
-    "best_trials",
-    "measure",
-    "networks",
-    "recovered",
-    "spectra",
-    "summary",
-    "training_loss",
-    "truth",
-]
-
-MIRROR_THRESHOLD = 0.999
-
-# What part of WᵀW each activation's distance is on average: a ReLU unit sees one side of its hyperplane.
-METRIC_SHARE = {"abs": 1.0, "relu": 0.5, "truth": 1.0}
-
-
-@dataclass(frozen=True)
-class Metric:
-    """One measured quantity: its column, what people read, and whether S1 prints it."""
-
-    name: str
-    title: str
-    published: bool = True
-
-
-METRICS = (
-    Metric("train_mse", "MSE, training points"),
-    Metric("test_mse", "MSE, new points"),
-    Metric("mirrored", "mirrored pairs"),
-    Metric("centering", "distance of hyperplanes to the mean"),
-    Metric("sphericity", "sphericity norm"),
-    Metric("eigenvalue_error", "eigenvalue error, |log10 ratio|", published=False),
-    Metric("eigenvector_cosine", "eigenvector |cosine|", published=False),
-    Metric("metric_error", "relative error of the Mahalanobis matrix", published=False),
-    Metric("data_sphericity", "sphericity on the data side", published=False),
-    Metric("rank", "rank of the metric", published=False),
-    Metric("constant", "standing-in constant", published=False),
+from metriscope.report.plots import plane_nodes
+from metriscope.runs import Driver, Finished, Run, once
+from metriscope.studies.mahalanobis.axes.measure import axes, chance, kept_all
+from metriscope.studies.mahalanobis.axes.plan import Chance
+from metriscope.studies.mahalanobis.diagnosis.measure import diagnosed
+from metriscope.studies.mahalanobis.diagnosis.plan import Diagnosis
+from metriscope.studies.mahalanobis.plan import SHORTEST, Plan, Training
+from metriscope.studies.mahalanobis.starts.measure import starts_compared
+from metriscope.studies.mahalanobis.train import problem
+from metriscope.studies.mahalanobis.trials.measure import (
+    TITLES,
+    Trained,
+    analytic_error,
+    best_trials,
+    measured,
+    networks,
+    start_name,
+    summary,
+    truth_row,
 )
+from metriscope.studies.mahalanobis.trials.plan import Analytic, Measurement
+
+__all__ = ["Panel", "Results", "measure"]
 
 
-@dataclass(frozen=True)
-class Trained:
-    """One network after training, and where it comes from."""
+@dataclass(frozen=True, eq=False)
+class Panel:
+    """One network in the plane: its hyperplanes, and its distance on the nodes around the training points."""
 
-    dim: int
-    start: str
-    activation: str
-    trial: int
-    model: Mahalanobis
+    title: str
+    weight: np.ndarray
+    bias: np.ndarray
+    field: np.ndarray
 
-
-def networks(run: Run, group: Group, start: str) -> list[Trained]:
-    """Return the networks of a stored group."""
-    tensors = run.tensors()
-    found = []
-    for activation in group.activations:
-        for trial in group.trials:
-            model = Mahalanobis(group.dim, activation=activation)
-            prefix = f"{activation}/{trial}/"
-            state = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-            model.load_state_dict(state)
-            found.append(Trained(group.dim, start, activation, trial, model.requires_grad_(False)))
-    return found
+    def distance(self, nodes: np.ndarray) -> np.ndarray:
+        """Return the distance on the nodes that it was measured on."""
+        if len(nodes) != len(self.field):
+            raise ValueError(f"the distance was measured on {len(self.field)} nodes, not on {len(nodes)}")
+        return self.field
 
 
-def truth(task: Problem) -> Trained:
-    """Return the analytic network of a problem, in the precision that the others are trained in."""
-    model = Mahalanobis.from_gaussian(task.gaussian.mean, task.gaussian.cov, dtype=torch.float32)
-    return Trained(task.gaussian.dim, "none", "truth", 0, model)
+@dataclass(frozen=True, eq=False)
+class Results:
+    """What was measured, as tables; for the 2-D figure the training points and the networks shown."""
+
+    tables: Mapping[str, pd.DataFrame]
+    points: np.ndarray
+    panels: tuple[Panel, ...]
+
+    def select(self, **where: object) -> pd.DataFrame:
+        """Return the trials on the main Gaussian that match."""
+        rows = self.tables["trials"]
+        rows = rows[rows["gaussian"] == 0]
+        for name, value in where.items():
+            rows = rows[rows[name] == value]
+        return rows
 
 
-def measure(trained: Iterable[Trained], task: Problem, test_samples: int, seed: int) -> pd.DataFrame:
-    """Return one row a network; each trial has new points of its own, the same for all activations."""
-    return pd.DataFrame([_row(network, task, test_samples, seed) for network in trained])
-
-
-def training_loss(network: Trained, task: Problem) -> float:
-    """Return the mean squared error on the points the network was trained on."""
-    return _mse(network.model, task.x, task.y)
-
-
-def _row(network: Trained, task: Problem, test_samples: int, seed: int) -> dict[str, object]:
-    generator = stream(seed, NAME, network.dim, "test points", network.trial)
-    x, y = task.fresh(test_samples, generator)
-    where = {k: getattr(network, k) for k in ("dim", "start", "activation", "trial")}
-    losses = {"train_mse": training_loss(network, task), "test_mse": _mse(network.model, x, y)}
-    return {**where, **losses, **_weights(network, task), **_rank(network, task)}
-
-
-def _mse(model: Mahalanobis, x: Tensor, y: Tensor) -> float:
-    with torch.no_grad():
-        return float((model(x) - y).double().square().mean())
-
-
-def _weights(network: Trained, task: Problem) -> dict[str, float]:
-    linear, gaussian = network.model.linear, task.gaussian
-    pairs = probes.mirrored_pairs(linear.weight, MIRROR_THRESHOLD)
-    unique = _unique(network)
-    recovery = probes.eigen_recovery(unique, gaussian.cov)
-    return {
-        "mirrored": float(len(pairs)) if network.activation == "relu" else float("nan"),
-        "centering": float(np.mean(probes.centering(linear, gaussian.mean))),
-        "sphericity": probes.sphericity(unique, gaussian.cov),
-        "eigenvalue_error": recovery.log_error,
-        "eigenvector_cosine": recovery.mean_cosine,
-        "metric_error": probes.metric_error(unique, gaussian.cov, relative=True),
+def measure(plan: Plan, runs: Finished, driver: Driver) -> Results:
+    """Measure all networks, and diagnose those on the main Gaussian of each dimension."""
+    main = [job for job in plan.jobs() if job.task.gaussian == 0]
+    found = _measurements(plan, runs, driver)
+    diagnoses = _diagnoses(plan, runs, driver)
+    rows = [*_truths(plan), *(_placed(plan, job, run.table("trials")) for job, run in found.items())]
+    trials = pd.concat(rows, ignore_index=True).sort_values("dim", kind="stable", ignore_index=True)
+    first = trials[trials["gaussian"] == 0]
+    history = pd.concat([_named(job, runs[job].table("history")) for job in main], ignore_index=True)
+    tables = {
+        "trials": trials,
+        "summary": summary(first),
+        "history": history,
+        "diagnoses": pd.concat(diagnoses, ignore_index=True),
+        "spectra": _joined(found, "spectra"),
+        "recovery": _joined(found, "recovery"),
+        "starts": starts_compared(first, history),
+        "gaussians": _gaussians(trials),
+        "identities": _identities(plan, found),
+        "axes": axes(trials, _chances(plan, kept_all(trials), driver)),
     }
+    return Results(tables, *_plane(plan, first, runs))
 
 
-def _unique(network: Trained) -> Tensor:
-    """Return the weights with one unit of each mirrored pair: a pair of ReLU units is one Abs unit."""
-    linear = network.model.linear
-    if network.activation != "relu":
-        return linear.weight
-    return functional.deduplicate(linear.weight, linear.bias, MIRROR_THRESHOLD)[0]
+def _measurement(plan: Plan, job: Training) -> Measurement:
+    return Measurement(job, plan.size(job.task.dim, job.task.gaussian).test_samples)
 
 
-def _rank(network: Trained, task: Problem) -> dict[str, float]:
-    names = ("data_sphericity", "rank", "lost", "lost_axis", "lost_share", "constant")
-    share = METRIC_SHARE.get(network.activation)
-    if share is None:  # a sigmoid unit saturates: its weights define no metric
-        return dict.fromkeys(names, float("nan"))
-    gaussian = task.gaussian
-    found = probes.metric_rank(network.model.linear, gaussian.mean, gaussian.cov, share)
-    mean = found.eigenvalues.mean()
-    white = float(np.linalg.norm(found.eigenvalues / mean - 1)) if mean > 0 else float("nan")
-    lost = network.dim - found.rank
-    largest = float(found.lost[-1].max()) if lost else float("nan")
-    return dict(zip(names, (white, found.rank, lost, found.lost_axis, largest, found.constant), strict=True))
+def _measurements(plan: Plan, runs: Finished, driver: Driver) -> dict[Training, Run]:
+    specs = {job: _measurement(plan, job) for job in plan.jobs()}
+    work = once(lambda spec: measured(spec, runs[spec.training]))
+    done = driver.perform(specs.values(), work, "mahalanobis: measuring")
+    return {job: done[spec] for job, spec in specs.items()}
 
 
-def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return mean, sd, variance, extremes and 95 % interval of each metric, by dimension, start, activation."""
-    found = []
-    for key, part in rows.groupby(["dim", "start", "activation"], sort=False):
-        for metric in METRICS:
-            values = part[metric.name].to_numpy(dtype=float)
-            if not np.isnan(values).all():
-                where = dict(zip(("dim", "start", "activation"), key, strict=True))
-                found.append({**where, "metric": metric.name, **functional.summarize(values).to_dict()})
-    return pd.DataFrame(found)
+def _diagnoses(plan: Plan, runs: Finished, driver: Driver) -> list[pd.DataFrame]:
+    """Diagnose the trials on the main Gaussians; those that have barely begun are not gone on with."""
+    jobs = [job for job in plan.jobs() if job.task.gaussian == 0]
+    begun = [plan.length(job.task.dim) >= SHORTEST for job in jobs]
+    specs = [
+        Diagnosis(job) if trained else Diagnosis(job, iterations=0, large_iterations=0)
+        for job, trained in zip(jobs, begun, strict=True)
+    ]
+    work = once(lambda spec: diagnosed(spec, runs[spec.training]))
+    done = driver.perform(specs, work, "mahalanobis: diagnosing")
+    return [done[spec].table("diagnosis") for spec in specs]
 
 
-def best_trials(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the trial of least training loss for each dimension, start and activation."""
-    best = rows.groupby(["dim", "start", "activation"], sort=False)["train_mse"].idxmin()
-    return rows.loc[best].reset_index(drop=True)
+def _truths(plan: Plan) -> list[pd.DataFrame]:
+    first = [plan.group(dim, "random")[0] for dim in plan.sizes]
+    return [_placed(plan, job, truth_row(_measurement(plan, job))) for job in first]
 
 
-def spectra(trained: Iterable[Trained], tasks: Mapping[int, Problem]) -> dict[tuple[int, str, str], np.ndarray]:
-    """Return the eigenvalues of each learned metric, trials by directions, by dimension, start, activation."""
-    found: dict[tuple[int, str, str], list[np.ndarray]] = {}
-    for network in trained:
-        if (share := METRIC_SHARE.get(network.activation)) is not None:
-            gaussian = tasks[network.dim].gaussian
-            rank = probes.metric_rank(network.model.linear, gaussian.mean, gaussian.cov, share)
-            found.setdefault((network.dim, network.start, network.activation), []).append(rank.eigenvalues)
-    return {key: np.array(values) for key, values in found.items()}
+def _placed(plan: Plan, job: Training, table: pd.DataFrame) -> pd.DataFrame:
+    dim, gaussian = job.task.dim, job.task.gaussian
+    shares = {"length": plan.length(dim, gaussian), "protocol": plan.protocol(dim, gaussian)}
+    return table.assign(gaussian=gaussian, **shares)
 
 
-def recovered(trained: Iterable[Trained], task: Problem, activation: str) -> np.ndarray:
-    """Return the eigenvalue each matched unit stands for, trials from random starts by principal axes."""
-    wanted = (task.gaussian.dim, "random", activation)
-    chosen = [n for n in trained if (n.dim, n.start, n.activation) == wanted]
-    return np.array([probes.eigen_recovery(_unique(n), task.gaussian.cov).estimates for n in chosen])
+def _named(job: Training, table: pd.DataFrame) -> pd.DataFrame:
+    return table.assign(dim=job.task.dim, gaussian=job.task.gaussian, start=start_name(job.start))
+
+
+def _joined(found: Mapping[Training, Run], name: str) -> pd.DataFrame:
+    return pd.concat([_named(job, run.table(name)) for job, run in found.items()], ignore_index=True)
+
+
+def _chances(plan: Plan, kept: pd.DataFrame, driver: Driver) -> dict[Chance, Run]:
+    """Return what chance recovers on the Gaussians on which there is something to compare with it."""
+    asked = set(zip(kept["dim"], kept["gaussian"], strict=True))
+    tasks = dict.fromkeys(job.task for job in plan.jobs())
+    specs = [Chance(task) for task in tasks if (task.dim, task.gaussian) in asked]
+    done = driver.perform(specs, once(chance), "mahalanobis: what chance recovers")
+    return {spec: done[spec] for spec in specs}
+
+
+def _identities(plan: Plan, found: Mapping[Training, Run]) -> pd.DataFrame:
+    """Return the errors of the analytic networks, and of trained Abs networks rewritten with ReLU."""
+    tasks = dict.fromkeys(job.task for job in plan.jobs())
+    rows = [{"dim": t.dim, "gaussian": t.gaussian, "error": analytic_error(Analytic(t))} for t in tasks]
+    analytic = pd.DataFrame(rows).assign(identity="analytic", start="none", trial=0)
+    return pd.concat([analytic, _joined(found, "identities")], ignore_index=True).assign(protocol=True)
+
+
+def _gaussians(trials: pd.DataFrame) -> pd.DataFrame:
+    """Return the mean training loss of each activation on each further Gaussian."""
+    further = trials[trials["gaussian"] > 0]
+    means = further.groupby(["dim", "gaussian", "activation"], sort=False)["train_mse"].mean()
+    return means.rename("mse").reset_index()
+
+
+def _plane(plan: Plan, trials: pd.DataFrame, runs: Finished) -> tuple[np.ndarray, tuple[Panel, ...]]:
+    """Return the 2-D training points and what to draw over them: the truth, each best run, a failed Abs run."""
+    if 2 not in plan.sizes:
+        return np.empty((0, 2)), ()
+    rows = trials[(trials["dim"] == 2) & (trials["start"] == "random")]
+    known = list(chain.from_iterable(networks(runs[job], job) for job in plan.group(2, "random")))
+    task = problem(plan.group(2, "random")[0].task)
+    points = task.x.double().numpy()
+    nodes = torch.from_numpy(plane_nodes(points)).float()
+    exact = Mahalanobis.from_gaussian(task.gaussian.mean, task.gaussian.cov, dtype=torch.float32)
+    panels = [_panel(TITLES["truth"], exact, nodes)]
+    best = best_trials(rows).itertuples()
+    panels += [_panel(f"{TITLES[str(row.activation)]}, best run", _find(known, row), nodes) for row in best]
+    failed = rows[(rows["activation"] == "abs") & (rows["lost"] > 0)].nlargest(1, "train_mse")
+    panels += [_panel(f"{TITLES['abs']}, a direction lost", _find(known, row), nodes) for row in failed.itertuples()]
+    return points, tuple(panels)
+
+
+def _find(known: list[Trained], row: Any) -> Mahalanobis:
+    return next(n.model for n in known if (n.activation, n.trial) == (row.activation, row.trial))
+
+
+def _panel(title: str, model: Mahalanobis, nodes: Tensor) -> Panel:
+    with torch.no_grad():
+        field = model(nodes).numpy()
+    linear = model.linear
+    return Panel(title, linear.weight.detach().double().numpy(), linear.bias.detach().double().numpy(), field)

@@ -1,154 +1,236 @@
-"""Tables of what the runs of the MNIST study reached: accuracies, curves, and where printed numbers lie on them.
+"""From stored runs to what the report is made from: tidy tables, and arrays for the figures.
 
-Axes: S seeds, T recorded epochs. Accuracies are shares in the runs' records and per cent from here on.
+Axes: N images, D pixels. Networks are measured in the setting nearest to the paper's that has them.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
+import torch
+from jaxtyping import Float, Float32, Int64
+from threadpoolctl import threadpool_limits
+from torch import Tensor
 
-from metriscope.functional import summarize
-from metriscope.report.numbers import MISSING
-from metriscope.studies.contract import published
-from metriscope.studies.representation.results import NAME, Results, Setting, Trained
+from metriscope.data.registry import row
+from metriscope.nn import architectures
+from metriscope.runs import Driver, Finished, Result, Run, once
+from metriscope.studies.records import Record
+from metriscope.studies.representation.accuracy import measure as accuracy
+from metriscope.studies.representation.contradictions import measure as contradictions
+from metriscope.studies.representation.hyperplanes import measure as hyperplanes
+from metriscope.studies.representation.perturbation import measure as perturbation
+from metriscope.studies.representation.plan import (
+    DISTANCES,
+    MODELS,
+    NAME,
+    Comparing,
+    Inside,
+    Perturbing,
+    Plan,
+    Prototypes,
+    Setting,
+    Training,
+)
+from metriscope.studies.representation.prototypes import measure as prototypes
+from metriscope.studies.representation.train import Trained, images, trained
+from metriscope.studies.representation.units import measure as units
 
-__all__ = [
-    "COLUMNS",
-    "WHERE",
-    "accuracies",
-    "curve",
-    "dead_units",
-    "epoch_reached",
-    "mean_text",
-    "placements",
-    "printed",
-    "summary",
-]
+__all__ = ["Inspection", "Results", "gathered", "measure", "ordered", "recorded"]
 
-WHERE = ("setting", "network", "seed")
-# A spread below this share of the mean is rounding: the values are one and the same.
-SAME = 1e-9
-COLUMNS = ("table 2", "table 3", "section 6", "notes", "table 5")
+Points = tuple[Float32[Tensor, "n d"], Int64[Tensor, " n"]]
 
 
-def _where(run: Trained) -> dict[str, str | int]:
-    return {"setting": str(run.setting), "network": run.network, "seed": run.seed}
+@dataclass(frozen=True, eq=False)
+class Results:
+    """Tidy tables by name, and what the figures show besides; one without rows stands for what was not measured.
 
-
-def mean_text(values: Iterable[float], digits: int = 2) -> str:
-    """Return a mean with its 95 % interval; a single run has none.
-
-    >>> mean_text([1.0, 2.0, 3.0]), mean_text([2.0]), mean_text([])
-    ('2.0 [−0.5, 4.5]', '2', '–')
+    ``settings``: the nearest to the paper's protocol first. ``test_sizes``: the number of test images by data set.
     """
-    kept = [float(v) for v in values if not math.isnan(v)]
-    if not kept:
-        return MISSING
-    found = summarize(kept)
-    width = found.high - found.low
-    if not width > SAME * abs(found.mean):
-        # One run has no interval, and runs that agree have none worth writing: no width to take the digits from.
-        return f"{round(found.mean, digits) + 0.0:g}".replace("-", "−")
-    decimals = min(max(0, 1 - math.floor(math.log10(width))), 4)
-    texts = [f"{round(v, decimals) + 0.0:.{decimals}f}" for v in (found.mean, found.low, found.high)]
-    return f"{texts[0]} [{texts[1]}, {texts[2]}]".replace("-", "−")
+
+    tables: Mapping[str, pd.DataFrame]
+    settings: tuple[Setting, ...] = ()
+    deviations: tuple[str, ...] = ()
+    test_sizes: Mapping[str, int] = field(default_factory=dict)
+    comparing: Comparing = field(default_factory=Comparing)
+    shapes: tuple[accuracy.Shape, ...] = ()
+    units: tuple[hyperplanes.Unit, ...] = ()
+    seen: tuple[prototypes.Seen, ...] = ()
+    alphas: tuple[prototypes.Alphas, ...] = ()
+
+    def networks(self, setting: Setting) -> tuple[str, ...]:
+        """Return the networks of a setting, in the order of the tables."""
+        rows = self.tables["runs"]
+        return tuple(dict.fromkeys(rows[rows["setting"] == str(setting)]["network"]))
+
+    def accuracy(self, setting: Setting, network: str) -> pd.Series:
+        """Return the test accuracy of each seed, in per cent, by seed."""
+        rows = self.tables["runs"]
+        mask = (rows["setting"] == str(setting)) & (rows["network"] == network)
+        return rows[mask].set_index("seed")["test_accuracy"]
+
+    def curve(
+        self, setting: Setting, network: str, column: str
+    ) -> tuple[Float[np.ndarray, " t"], Float[np.ndarray, "s t"]]:
+        """Return observed epochs, and a column of the histories as seeds by epochs."""
+        return accuracy.curve(self.tables["histories"], setting, network, column)
 
 
-def printed(metric: str, **where: str) -> pd.DataFrame:
-    """Return the printed numbers of one metric that match."""
-    table = published(NAME)
-    mask = np.logical_and.reduce([table["metric"] == metric, *(table[k] == v for k, v in where.items())])
-    return table[mask].dropna(axis=1, how="all").reset_index(drop=True)
+def measure(plan: Plan, runs: Finished, driver: Driver) -> Results:
+    """Return what the finished runs show; with a budget, some may be missing."""
+    found = ordered([trained(job, runs[job]) for job in plan.jobs() if job in runs])
+    short = () if len(found) == runs.asked else (_unfinished(len(found), runs.asked),)
+    # Thousands of small products: handing each to several threads costs more than it saves, far more on a busy machine.
+    with threadpool_limits(limits=1):
+        return Inspection(plan, found, driver).results((*plan.deviations(), *short))
 
 
-def accuracies(results: Results) -> pd.DataFrame:
-    """Return one row a run: its setting, and loss and accuracy (per cent) at the last epoch recorded."""
-    rows = []
-    for setting in results.settings:
-        for run in results.select(setting):
-            last = run.history.sort_values("epoch").iloc[-1]
-            scores = {f"{p}_accuracy": 100 * float(last[f"{p}_accuracy"]) for p in ("train", "test")}
-            losses = {f"{p}_loss": float(last[f"{p}_loss"]) for p in ("train", "test")}
-            rows.append({**_where(run), "pixels": run.pixels, **scores, **losses})
-    columns = [*WHERE, "pixels", "train_accuracy", "test_accuracy", "train_loss", "test_loss"]
-    return pd.DataFrame(rows, columns=columns)
+def recorded(records: Sequence[Record]) -> Results:
+    """Return what records of finished runs show, whose weights were not kept."""
+    found = [Trained(_training(r.spec), r.tables["history"], r.tables["dead"]) for r in records if r.kind == "Training"]
+    levels = [(_training(r.spec["training"]), r.tables["levels"]) for r in records if r.kind == "Perturbing"]
+    layers = [(_training(r.spec["training"]), r.tables) for r in records if r.kind == "Prototypes" and r.tables]
+    return Results(**gathered(ordered(found), levels, layers, Comparing()))
 
 
-def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return one row a setting and network: statistics of test accuracy, beside every printed column."""
-    found = []
-    theirs = printed("test_accuracy").set_index(["network", "column"])
-    for key, part in rows.groupby(["setting", "network"], sort=False):
-        line: dict[str, object] = dict(zip(("setting", "network"), key, strict=True))
-        ours = summarize(part["test_accuracy"])
-        line |= {k: getattr(ours, k) for k in ("count", "mean", "sd", "low", "high", "minimum", "maximum")}
-        for column in COLUMNS:
-            known = (line["network"], column) in theirs.index
-            values = theirs.loc[(line["network"], column)] if known else {"mean": math.nan, "sd": math.nan}
-            line |= {f"{column} {k}": float(values[k]) for k in ("mean", "sd")}
-            line[f"{column} difference"] = ours.mean - float(values["mean"])
-        found.append(line)
-    return pd.DataFrame(found)
+def _training(spec: Mapping[str, Any]) -> Training:
+    """Return the training that a specification describes; older ones lack fields that have since been added."""
+    known = {f.name for f in fields(Training)}
+    given = {name: value for name, value in spec.items() if name in known and name != "rare"}
+    return Training(**given)
 
 
-def curve(results: Results, setting: Setting, network: str, column: str) -> tuple[np.ndarray, Float[np.ndarray, "s t"]]:
-    """Return the recorded epochs, and a column of the histories as seeds by epochs; NaN where one is missing."""
-    runs = results.select(setting, (network,))
-    parts = [run.history.set_index("epoch")[column].rename(str(run.seed)) for run in runs]
-    table = pd.concat(parts, axis=1).sort_index()
-    return table.index.to_numpy(dtype=np.float64), table.to_numpy(dtype=np.float64).T
+def _unfinished(finished: int, asked: int) -> str:
+    return f"The budget ended before all was done: {finished} of {asked} runs are finished and shown."
 
 
-def epoch_reached(epochs: np.ndarray, values: np.ndarray, goal: float) -> float:
-    """Return the epoch at which a curve first takes the value ``goal`` or more; NaN where it never does.
-
-    Between recorded epochs the curve is taken to be linear in the logarithm of epoch + 1.
-
-    >>> round(epoch_reached(np.array([0.0, 9.0, 99.0]), np.array([0.0, 0.0, 1.0]), 0.5), 1)
-    30.6
-    """
-    reached = np.flatnonzero(values >= goal)
-    if not len(reached):
-        return math.nan
-    i = int(reached[0])
-    if i == 0:
-        return float(epochs[0])
-    share = (goal - values[i - 1]) / (values[i] - values[i - 1])
-    ends = np.log1p(epochs[i - 1 : i + 1])
-    return float(np.expm1(ends[0] + share * (ends[1] - ends[0])))
+def ordered(runs: Iterable[Trained]) -> tuple[Trained, ...]:
+    """Return runs with the setting nearest to the paper's first, then as architectures are listed, then by seed."""
+    order = {name: i for i, name in enumerate(architectures())}
+    by_network = sorted(runs, key=lambda run: (order[run.job.model], run.job.number))
+    return tuple(sorted(by_network, key=lambda run: run.job.setting.closeness, reverse=True))
 
 
-def placements(results: Results) -> pd.DataFrame:
-    """Return where each printed mean lies on our mean curve of test accuracy, at the setting nearest to S2's."""
-    theirs = printed("test_accuracy")
-    rows = []
-    for row in theirs.itertuples():
-        setting = next((s for s in results.settings if results.select(s, (str(row.network),))), None)
-        if setting is None:
-            continue
-        epochs, values = curve(results, setting, str(row.network), "test_accuracy")
-        mean, goal = 100 * np.nanmean(values, axis=0), float(str(row.mean))
-        rows.append({
-            "setting": str(setting), "network": row.network, "column": row.column, "printed": goal,
-            "printed epochs": row.epochs, "our epoch": epoch_reached(epochs, mean, goal),
-            "our last": float(mean[-1]), "our best": float(mean.max()), "seeds": len(values),
-        })  # fmt: skip
-    names = ["setting", "network", "column", "printed", "printed epochs", "our epoch", "our last", "our best", "seeds"]
-    return pd.DataFrame(rows, columns=names)
+def gathered(
+    runs: Sequence[Trained],
+    levels: Sequence[tuple[Training, pd.DataFrame]],
+    layers: Sequence[tuple[Training, Mapping[str, pd.DataFrame]]],
+    asked: Comparing,
+) -> dict[str, Any]:
+    """Return the fields of results that need no network."""
+    settings = tuple(dict.fromkeys(run.job.setting for run in runs))
+    rows, histories, dead = accuracy.accuracies(runs), accuracy.histories(runs), units.dead_units(runs)
+    perturbed, tests = perturbation.gather(levels), accuracy.recomputed(asked)
+    tables = {
+        "runs": rows,
+        "histories": histories,
+        "dead": dead,
+        "summary": accuracy.summary(rows),
+        "compared": accuracy.compare(rows),
+        "judged": accuracy.judged(rows, dead, settings),
+        "placed": contradictions.placements(histories, settings),
+        "pixels": contradictions.pixels_compared(histories, settings),
+        "columns": contradictions.columns_compared(rows, settings, asked),
+        "printed tests": tests,
+        "follow": contradictions.follow(tests, asked),
+        "perturbed": perturbed,
+        "ranges": perturbation.ranges(perturbed, asked),
+        "planes": pd.DataFrame(columns=["network"]),
+        "crossed": pd.DataFrame(columns=["network"]),
+        **prototypes.gather(layers),
+    }
+    sizes = {setting.data: row(setting.data).test for setting in settings}
+    common = {"settings": settings, "test_sizes": sizes, "comparing": asked}
+    return {"tables": tables, "shapes": accuracy.shapes(rows, asked), **common}
 
 
-def dead_units(results: Results) -> pd.DataFrame:
-    """Return the records of inactive units, one row a run, epoch, layer and part, in per cent of the layer."""
-    parts = []
-    for run in results.runs:
-        if len(run.dead):
-            parts.append(run.dead.assign(**_where(run)))
-            for name in ("never", "under_1", "under_5"):
-                parts[-1][name] = 100 * parts[-1][name] / parts[-1]["units"]
-    columns = [*WHERE, "epoch", "layer", "part", "never", "under_1", "under_5", "units"]
-    return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
+@dataclass(frozen=True, eq=False)
+class Inspection:
+    """Everything that is measured on the trained networks themselves."""
+
+    plan: Plan
+    runs: tuple[Trained, ...]
+    driver: Driver
+    views: dict[str, Points] = field(default_factory=dict)
+
+    def results(self, deviations: tuple[str, ...]) -> Results:
+        """Return the results."""
+        inside = self.plan.inside
+        perturbed = self._performed(
+            [perturbation.asking(run.job) for run in self._nearest(self.plan.comparing.perturbed)],
+            perturbation.perturbed,
+            "perturbations",
+        )
+        layers = self._performed(self._prototypes(inside), prototypes.read, "prototypes")
+        levels = [(job.training, run.table("levels")) for job, run in perturbed.items()]
+        tables = [(job.training, {n: run.table(n) for n in run.tables}) for job, run in layers.items() if run.tables]
+        common = gathered(self.runs, levels, tables, self.plan.comparing)
+        planes = self._planes(inside)
+        common["tables"] |= {"planes": planes, "crossed": hyperplanes.crossed(planes)} if len(planes) else {}
+        drawn = {job.training.model: run for job, run in layers.items() if job.drawn and run.tables}
+        return Results(
+            **common,
+            deviations=deviations,
+            units=self._units(inside),
+            seen=tuple(prototypes.seen(name, drawn[name].tensors()) for name in inside.images if name in drawn),
+            alphas=_alphas(tables, inside),
+        )
+
+    def _nearest(self, names: Iterable[str]) -> list[Trained]:
+        """Return the runs of each network in the setting nearest to the paper's that has any, in order of seed."""
+        found = []
+        for name in names:
+            runs = [run for run in self.runs if run.job.model == name]
+            found += [run for run in runs if run.job.setting == runs[0].job.setting]
+        return found
+
+    def view(self, job: Training, most: int | None) -> Points:
+        """Return the training images of a form of pixels: all, or at most so many of them, evenly spaced."""
+        if job.pixels not in self.views:
+            train, _ = images(job)
+            self.views[job.pixels] = torch.from_numpy(train.x), torch.from_numpy(train.y)
+        x, y = self.views[job.pixels]
+        if most is None or most >= len(x):
+            return x, y
+        # Data may be in the order of its labels.
+        rows = torch.linspace(0, len(x) - 1, most, dtype=torch.float64).round().long()
+        return x[rows], y[rows]
+
+    def _performed(self, specs: Sequence[Any], compute: Callable[..., Result], label: str) -> Mapping[Any, Run]:
+        """Return stored measurements of trained networks, after computing those that are missing."""
+        models = {run.job: run for run in self.runs}
+
+        def work(spec: Perturbing | Prototypes) -> Result:
+            return compute(spec, models[spec.training].model, *self.view(spec.training, spec.sample))
+
+        return self.driver.perform(specs, once(work), f"{NAME}: {label}")
+
+    def _prototypes(self, asked: Inside) -> list[Prototypes]:
+        """Return the measurements of distance layers; the first seed of those that are shown is drawn too."""
+        order = [name for name in architectures() if name in DISTANCES]
+        first = {run.job.model: run.job for run in reversed(self._nearest(order))}
+        drawn = {first[name] for name in asked.images if name in first}
+        return [Prototypes(run.job, run.job in drawn, asked.sample) for run in self._nearest(order)]
+
+    def _planes(self, asked: Inside) -> pd.DataFrame:
+        order = [name for name in architectures() if name in MODELS]
+        parts = [hyperplanes.hyperplanes(r, *self.view(r.job, asked.sample), asked) for r in self._nearest(order)]
+        kept = [part for part in parts if len(part)]
+        return pd.concat(kept, ignore_index=True) if kept else pd.DataFrame()
+
+    def _units(self, asked: Inside) -> tuple[hyperplanes.Unit, ...]:
+        firsts = [runs[0] for name in asked.units if (runs := self._nearest((name,)))]
+        return tuple(u for r in firsts for u in hyperplanes.units_shown(r, *self.view(r.job, asked.sample), asked))
+
+
+def _alphas(
+    found: Sequence[tuple[Training, Mapping[str, pd.DataFrame]]], asked: Inside
+) -> tuple[prototypes.Alphas, ...]:
+    """Return the weights of the first seed of the networks that are shown; of any one where there is none of these."""
+    first = {job.model: tables["alphas"] for job, tables in reversed(found)}
+    names = [name for name in asked.alphas if name in first] or list(first)[-1:]
+    return tuple(prototypes.Alphas(name, first[name]) for name in names)

@@ -16,7 +16,7 @@ from scipy import stats
 
 from metriscope.rng import derive
 from metriscope.runs import Driver, Finished
-from metriscope.studies.published import published
+from metriscope.studies.printed import published
 from metriscope.studies.vq.digits.plan import FORMS, INITIAL, PAIRS, TRAINED, Band, Comparing, Digits, Pair, name_of
 from metriscope.studies.vq.networks.measure import ends_of, stored, trained
 from metriscope.studies.vq.networks.plan import STUDY, Group

@@ -1,0 +1,1 @@
+"""Whether trained weights recover principal axes and eigenvalues, or only some whitening."""

@@ -1,0 +1,1 @@
+"""What starting from clusters of the data changes, trial by trial."""

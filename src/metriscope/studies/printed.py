@@ -1,0 +1,36 @@
+"""The numbers that the sources print, one JSON file per study."""
+
+from __future__ import annotations
+
+import json
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["published", "source_of"]
+
+
+@cache
+def _read(study: str) -> Any:
+    folder = files("metriscope.studies") / "published"
+    return json.loads((folder / f"{study}.json").read_text(encoding="utf-8"))
+
+
+def published(study: str) -> pd.DataFrame:
+    """Return the numbers that a study's source prints, as a tidy table.
+
+    >>> table = published("mahalanobis")
+    >>> float(table.query("dim == 2 and activation == 'abs' and metric == 'train_mse'")["mean"].iloc[0])
+    0.122
+    """
+    import pandas as pd
+
+    return pd.DataFrame(_read(study)["values"])
+
+
+def source_of(study: str) -> str:
+    """Return where a study's printed numbers come from."""
+    return str(_read(study)["source"])

@@ -1,0 +1,1 @@
+"""What the distance layer OffsetL2 has learned: prototypes and weights."""

@@ -1,0 +1,1 @@
+"""Units that no image, or hardly any, makes active."""
