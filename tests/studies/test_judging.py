@@ -215,36 +215,59 @@ def test_pairs_are_those_of_one_unit():
     assert (found.estimate, found.units) == (1.0, 2)
 
 
+def just_above(edge, p=0.04):
+    """Return values whose mean is above an edge with just this one-sided p-value."""
+    numbers = np.random.default_rng(0).normal(size=5)
+    return numbers + edge - TESTS["mean"].interval(Sample(numbers), 1 - 2 * p)[1]
+
+
 def test_many_claims_of_a_study_are_corrected_together():
-    generator = np.random.default_rng(0)
-    numbers = generator.normal(size=5)
-    numbers = 1.0 + (numbers - numbers.mean()) / numbers.std(ddof=1) * 0.95  # p = 0.04 against 0.1 or so
-    numbers += (
-        TESTS["mean"].interval(Sample(numbers), 1 - 2 * 0.04)[0] - TESTS["mean"].interval(Sample(numbers), 0.92)[1]
-    )
-    tables = {"runs": table(numbers)}
+    tables = {"runs": table(just_above(1.0))}
     assert judge([statement(criterion(Above(1.0)))], tables)[0].verdict == "supported"
     many = judge([statement(criterion(Above(1.0)), name=f"X{i:02}") for i in range(3)], tables)
     assert {claim.verdict for claim in many} == {"undecided"}
     assert "Holm's correction over the claims" in many[0].reason
 
 
-def test_claims_that_are_undecided_count_among_those_corrected_for():
-    # Were they left out, taking data away from one claim would decide another.
-    generator = np.random.default_rng(0)
-    numbers = generator.normal(size=6)
-    numbers = (numbers - numbers.mean()) / numbers.std(ddof=1)
-    clear = 1.0 + numbers + stats.t.isf(0.03, 5) / 6**0.5 * numbers.std(ddof=1)  # p = 0.03 against 1.0
-    open_ = 1.0 + numbers  # p = 0.5
-    tables = {"runs": pd.concat([table(clear), table(open_, "b")])}
-    other = criterion(Above(1.0), values=Values.of("runs", "accuracy", network="b"))
-    first, second = judge([statement(criterion(Above(1.0))), statement(other, name="X02")], tables)
-    assert (first.verdict, second.verdict) == ("undecided", "undecided")
-    assert "Holm's correction over the claims" in first.reason
-    assert "Holm's correction over the claims" not in second.reason
-    # A claim that was not run was not tested, and costs nothing.
-    absent = criterion(Above(1.0), values=Values.of("runs", "accuracy", network="c"))
-    assert judge([statement(criterion(Above(1.0))), statement(absent, name="X02")], tables)[0].verdict == "supported"
+def test_a_claim_that_was_not_run_counts_as_one_that_was():
+    absent = statement(criterion(values=Values.of("nowhere", "accuracy")), name="X02")
+    for tables in ({"runs": table(just_above(1.0))}, {"runs": table(just_above(1.0)), "nowhere": table([2.0])}):
+        assert judge([statement(criterion(Above(1.0))), absent], tables)[0].verdict == "undecided"
+
+
+def test_what_is_exact_is_no_sample_and_corrects_nothing_even_if_it_is_broken():
+    identity = statement(criterion(Below(1.0), test="exact", values=Values.of("identity", "accuracy")), name="X02")
+    tables = {"runs": table(just_above(1.0)), "identity": table([math.nan])}
+    found = judge([statement(criterion(Above(1.0))), identity], tables)
+    assert [claim.verdict for claim in found] == ["supported", "undecided"]
+
+
+def test_a_claim_depends_only_if_the_level_that_holds_does_so_after_correction():
+    levels = [
+        criterion(level=name, values=Values.of("runs", "accuracy", network=name)) for name in ("a", "b", "c", "d")
+    ]
+    frames = [table(just_above(1.0), network=name) for name in ("a", "b", "c")]
+    tables = {"runs": pd.concat([*frames, table([0.1, 0.2, 0.1, 0.15], network="d")])}
+    assert said(levels, tables, factor="network").verdict == "contradicted"
+
+
+def test_what_fails_only_before_the_correction_within_a_claim_says_so():
+    several = [criterion(Below(1.0), values=Values.of("runs", "accuracy", network=name)) for name in ("a", "b", "c")]
+    frames = [table(just_above(1.0)), *(table([0.5, 1.6, 0.7, 1.3], network=name) for name in ("b", "c"))]
+    claim = said(several, {"runs": pd.concat(frames)})
+    assert claim.verdict == "undecided"
+    assert "only before Holm's correction over the criteria of this claim" in claim.reason
+
+
+def test_an_exact_criterion_bounds_from_above_only():
+    with pytest.raises(ValueError, match=r"bounds the largest value from above, got the region > 1\.00"):
+        criterion(Above(1.0), test="exact")
+
+
+def test_values_without_any_spread_have_no_ratio_of_deviations():
+    flat = criterion(Above(0.0), test="spread", minus=Values.of("runs", "accuracy", network="b"))
+    tables = {"runs": pd.concat([table([2.0] * 5), table([1.0] * 5, network="b")])}
+    assert "the value is undefined" in finding(flat, tables).sentence
 
 
 def test_a_verdict_that_hangs_on_its_margin_says_so():

@@ -64,6 +64,7 @@ def test_a_budget_that_is_used_up_is_said_and_the_same_command_goes_on(sketch, t
     assert main([*small, "--budget", "0.000001s"]) == 0
     assert "the same command goes on from here" in capsys.readouterr().out
     assert verdicts(tmp_path)["X01"]["strength"] == "not run"
+    assert verdicts(tmp_path)["X01"]["reason"].startswith("The budget ended before this study was done")
     assert main(small) == 0
     assert verdicts(tmp_path)["X01"]["verdict"] == "supported"
 

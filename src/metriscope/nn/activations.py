@@ -67,8 +67,9 @@ class Activation:
         >>> ACTIVATIONS["relu"].derivative(torch.tensor([-1.0, 2.0]))
         tensor([0., 1.])
         """
-        point = z.detach().requires_grad_()
-        (found,) = torch.autograd.grad(self.function(point).sum(), point)
+        with torch.enable_grad():
+            point = z.detach().requires_grad_()
+            (found,) = torch.autograd.grad(self.function(point).sum(), point)
         return found
 
 

@@ -25,7 +25,6 @@ __all__ = ["TESTS", "Above", "Below", "Region", "Sample", "Test", "Within"]
 Array = Float[np.ndarray, " n"]
 Side = Literal["greater", "less"]
 DRAWS = 9_999
-EDGE = 1e-12
 
 
 @dataclass(frozen=True)
@@ -142,8 +141,10 @@ def _pseudo(values: Array) -> Array:
     """Return Miller's (1968) jackknife pseudo-values of the logarithm of the standard deviation."""
     n = len(values)
     left_out = np.array([np.delete(values, i).var(ddof=1) for i in range(n)])
-    logs = np.log(np.maximum(left_out, EDGE)) / 2
-    return n * math.log(max(values.var(ddof=1), EDGE)) / 2 - (n - 1) * logs
+    # Without any spread the logarithm is undefined, and so is everything that rests on it.
+    if not (left_out > 0).all():
+        return np.full(n, math.nan)
+    return n * math.log(values.var(ddof=1)) / 2 - (n - 1) * np.log(left_out) / 2
 
 
 def _spread(sample: Sample) -> _Student:
@@ -152,7 +153,8 @@ def _spread(sample: Sample) -> _Student:
     return _student(Sample(_pseudo(sample.one), _pseudo(sample.other)))
 
 
-_SPREAD = _t_test(_spread)
+# Two values with one left out have no deviation.
+_SPREAD = replace(_t_test(_spread), fewest=lambda region, alpha: 3)
 
 
 def _successes(sample: Sample) -> tuple[int, int]:

@@ -86,6 +86,10 @@ class Criterion:
     level: str = ""
     length: float = 0.0
 
+    def __post_init__(self) -> None:
+        if self.test == "exact" and self.region.kind != "below":
+            raise ValueError(f"an exact criterion bounds the largest value from above, got the region {self.region}")
+
 
 @dataclass(frozen=True)
 class Finding:
@@ -117,7 +121,7 @@ class Finding:
             return f"{place}{c.text} (required {c.region}): {self.open_reason}"
         if self.strength == "exact":
             return f"{place}{c.text} {number(self.estimate)} (required {c.region})"
-        ends = f"[{number(self.low)}, {number(self.high)}]"
+        ends = f"({1 - 2 * ALPHA:.0%} interval {number(self.low)} to {number(self.high)})"
         return f"{place}{c.text} {number(self.estimate)} {ends}, {self.units} {c.units} (required {c.region})"
 
 
@@ -183,7 +187,8 @@ def _sample(criterion: Criterion, tables: Tables) -> _Sampled:
         if column.isna().any():
             return f"{int(column.isna().sum())} of {len(column)} values are undefined"
         protocol &= "protocol" in rows and bool(rows["protocol"].all())
-        groups.append(column.groupby(rows[criterion.unit]).mean() if criterion.unit in rows else column)
+        averaged = criterion.unit in rows and criterion.test != "exact"
+        groups.append(column.groupby(rows[criterion.unit]).mean() if averaged else column)
     sample = Sample.of(groups, criterion.paired)
     if criterion.test == "exact":
         return sample, "exact"
@@ -221,7 +226,7 @@ class _Ruling:
     @property
     def exact(self) -> bool:
         """Whether nothing in it is a random sample."""
-        return all(f.strength in ("exact", "not run") for f in self.findings)
+        return all(f.criterion.test == "exact" for f in self.findings)
 
 
 def _rule(statement: Statement, tables: Tables, samples: Mapping[Criterion, _Sampled], scale: float) -> _Ruling:
@@ -232,12 +237,14 @@ def _rule(statement: Statement, tables: Tables, samples: Mapping[Criterion, _Sam
     against = {
         k: min(float(p) for f, p in zip(findings, outside, strict=True) if f.criterion.level == k) for k in levels
     }
-    good = tuple(k for k, p in inside.items() if p <= ALPHA)
     bad = tuple(k for k, p in against.items() if p <= ALPHA)
-    if len(good) == len(levels):
-        return _Ruling("supported", max(inside.values()), findings, good)
+    if max(inside.values()) <= ALPHA:
+        return _Ruling("supported", max(inside.values()), findings, tuple(levels))
+    # That some level holds is said of the best of several, so it is corrected, where "all hold" is not.
+    some = dict(zip(inside, map(float, holm(inside.values())), strict=True))
+    good = tuple(k for k, p in some.items() if p <= ALPHA)
     if good and bad and statement.factor:
-        p = max(min(inside[k] for k in good), min(against[k] for k in bad))
+        p = max(min(some[k] for k in good), min(against[k] for k in bad))
         return _Ruling("depends", p, findings, good, bad)
     if bad:
         return _Ruling("contradicted", min(against[k] for k in bad), findings, (), bad)
@@ -278,6 +285,8 @@ def _reason(statement: Statement, ruling: _Ruling, tables: Tables, flips: Mappin
         parts.insert(0, f"Depends on the {statement.factor}: supported for {lists[0]}, contradicted for {lists[1]}.")
     if ruling.corrected:
         parts.append("Undecided after Holm's correction over the claims of this study.")
+    elif ruling.verdict == "undecided" and any(f.state == "fails" for f in ruling.findings):
+        parts.append("What fails does so only before Holm's correction over the criteria of this claim.")
     for word, verdict in flips.items():
         parts.append(f"With margins {word} the verdict is {verdict}.")
     if statement.notes and _strength(ruling) != "not run":

@@ -6,7 +6,7 @@ A study's own claims stand in its ``judge`` module; ``ledger.json`` holds the ot
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from importlib.resources import files
@@ -45,12 +45,16 @@ def entries() -> tuple[Entry, ...]:
     return tuple(sorted((*judged, *_waiting()), key=lambda entry: entry.id))
 
 
-def whole(claims: Iterable[Claim]) -> tuple[Claim, ...]:
-    """Return every claim of the ledger: as it was judged, or undecided because it was not run."""
+def whole(claims: Iterable[Claim], unfinished: Mapping[str, str] | None = None) -> tuple[Claim, ...]:
+    """Return every claim of the ledger: as it was judged, or undecided because it was not run.
+
+    ``unfinished`` has the reason of each study that was begun and not finished.
+    """
     judged = {claim.id: claim for claim in claims}
     found = []
     for entry in entries():
-        waiting = "No study measures this yet." if entry.waits else f"The study {entry.study} was not run here."
+        missing = (unfinished or {}).get(entry.study, f"The study {entry.study} was not run here.")
+        waiting = "No study measures this yet." if entry.waits else missing
         blank = Claim(entry.id, entry.text, entry.source, "undecided", waiting, strength="not run", origin="")
         found.append(replace(judged.get(entry.id, blank), study=entry.study))
     return tuple(found)

@@ -46,7 +46,7 @@ def reproduce(
     seconds = None if budget is None else duration(budget)
     _check_writable(out)
 
-    from metriscope.report import Page, Section, write_report
+    from metriscope.report import Page, Prose, Section, write_report
     from metriscope.runs import Deadline, Driver, Store
     from metriscope.runs.provenance import provenance, together
     from metriscope.studies.ledger import verdict_table, whole
@@ -56,12 +56,19 @@ def reproduce(
     driver = Driver(store, announce, Deadline(seconds))
     sections: list[Section] = []
     claims: list[Claim] = []
+    unfinished: dict[str, str] = {}
     with _data_from(data_dir):
         for name, own in studies.items():
-            shown, judged = _run(own, plans[name], driver)
+            try:
+                shown, judged = _run(own, plans[name], driver)
+            except Unfinished as cut:
+                announce(f"{name}: the budget is used up; the same command goes on from here")
+                unfinished[name] = f"The budget ended before this study was done: {cut}."
+                text = f"{unfinished[name]} The same command goes on from here."
+                shown, judged = (Section(own.plan.TITLE, (Prose(text),)),), ()
             sections += shown
             claims += judged
-    ledger = whole(claims)
+    ledger = whole(claims, unfinished)
     sections.append(Section("Every verdict", (verdict_table(ledger),)))
     where = {"runs": together(run.provenance for run in driver.used.values()), "this page": provenance()}
     title = f"{', '.join(studies)} · {', '.join(dict.fromkeys(options.profile for options in asked.values()))} profile"
@@ -69,19 +76,11 @@ def reproduce(
 
 
 def _run(own: Study, plan: Plan, driver: Driver) -> tuple[tuple[Section, ...], tuple[Claim, ...]]:
-    """Return a study's sections and verdicts; if the budget ends first, a section that says so."""
-    from metriscope.report import Prose, Section
-
-    title = own.plan.TITLE
-    runs = driver.perform(plan.jobs(), own.train.WORK, f"{own.name}: training")
-    try:
-        results = own.measure.measure(plan, runs, driver)
-    except Unfinished as unfinished:
-        driver.announce(f"{own.name}: the budget is used up; the same command goes on from here")
-        text = f"The budget ended before this study was done: {unfinished}. The same command goes on from here."
-        return (Section(title, (Prose(text),)),), ()
+    """Return a study's sections and verdicts; raise :class:`Unfinished` if the budget ends first."""
     from metriscope.studies.judging import judge
 
+    runs = driver.perform(plan.jobs(), own.train.WORK, f"{own.name}: training")
+    results = own.measure.measure(plan, runs, driver)
     claims = judge(own.judge.STATEMENTS, results.tables)
     return own.page.sections(plan, results, claims), claims
 

@@ -33,11 +33,10 @@ FULL = 1.0
 # Relative error under which two float64 computations of the same distance are the same: rounding of a hundred
 # terms, through covariances whose eigenvalues span five powers of ten.
 SAME = 1e-9
-# Trials of two kinds, those that learn and those that lose one direction, average to less than this only if most learn.
+# Halfway between a network that learned the distance, 0, and one that lost a direction, 1.
 MOST = 0.5
-# In largest standard deviations: a plane this near to the mean has at most 54 % of the data on one side ...
+# In largest standard deviations: a tenth is near beside the data's own extent, and one is as far as the data reaches.
 THROUGH = 0.1
-# ... and one this far away has at least 84 %.
 AWAY = 1.0
 # Half of what the author's record has in 2-D, 0.4 of 2; random directions give 0.04.
 PAIRED = 0.1
@@ -66,18 +65,15 @@ def _each(make: Callable[[int], tuple[Criterion, ...]]) -> tuple[Criterion, ...]
 
 def _learned(dim: int) -> tuple[Criterion, ...]:
     text = "loss on new points over that of one lost direction"
-    why = (
-        "Trials either learn the distance or lose directions, and each lost one costs at least 1; the mean is under "
-        "one half only if most trials learn."
-    )
+    why = "Halfway between a network that learned the distance, 0, and one that lost one direction, 1."
     regions = {"abs": Below(MOST), "relu": Below(MOST), "sigmoid": Above(MOST)}
     return tuple(_trained(dim, a, "loss_ratio", region, text, why) for a, region in regions.items())
 
 
 def _through(dim: int) -> tuple[Criterion, ...]:
     text = "distance of hyperplanes to the mean in largest standard deviations"
-    near = "So near to the mean, a plane has at most 54 % of the data on one side."
-    away = "So far from the mean, a plane has at least 84 % of the data on one side."
+    near = "A tenth of the data's largest standard deviation is near, beside the extent of the data."
+    away = "One largest standard deviation away, a plane lies outside the bulk of the data along that axis."
     return (
         *(_trained(dim, a, "centering_sd", Below(THROUGH), text, near) for a in ("abs", "relu")),
         _trained(dim, "sigmoid", "centering_sd", Above(AWAY), text, away),
@@ -89,14 +85,12 @@ def _mirrored(dim: int) -> tuple[Criterion, ...]:
         "Half of the share that the author's record has in 2-D, 0.4 pairs of 2, and over twice what random directions "
         "give there."
     )
-    return (_trained(dim, "relu", "pair_share", Above(PAIRED), "mirrored pairs of those that could be", why),)
+    return (_trained(dim, "relu", "pair_share", Above(PAIRED), "share of the possible mirrored pairs", why),)
 
 
 def _white(dim: int) -> tuple[Criterion, ...]:
     text = "sphericity on the data side over that of one lost direction"
-    why = (
-        "One lost direction is the least that a trial loses; the mean is under one half only if most trials are white."
-    )
+    why = "Halfway between a metric that is white, 0, and one that is white but for one lost direction, 1."
     regions = {"abs": Below(MOST), "relu": Above(MOST), "sigmoid": Above(MOST)}
     return tuple(_trained(dim, a, "whiteness", region, text, why) for a, region in regions.items())
 
@@ -136,6 +130,7 @@ def _pair(dim: int, activation: str, start: str, level: str, why: str) -> Criter
         paired=True,
         fewest=PAIRS,
         level=level,
+        length=FULL,
     )
 
 
