@@ -111,7 +111,9 @@ OF_MODELS = [
 ]
 
 
-@pytest.mark.parametrize("thing", [None, "model", nn.Linear, torch.relu, {}, 3], ids=["None", "text", "class", "function", "dict", "number"])
+@pytest.mark.parametrize(
+    "thing", [None, "model", nn.Linear, torch.relu, {}, 3], ids=["None", "text", "class", "function", "dict", "number"]
+)
 @pytest.mark.parametrize(("name", "call"), OF_MODELS, ids=[f"{name} {i}" for i, (name, _) in enumerate(OF_MODELS)])
 def test_what_is_no_model_is_refused(name, call, thing):
     with pytest.raises(ValueError, match=rf"^{name} must be a torch\.nn\.\w+, got [^\n]*$"):
