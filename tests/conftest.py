@@ -1,8 +1,6 @@
 """What several folders of tests share."""
 
 import random
-import re
-from collections import Counter
 
 import numpy as np
 import pytest
@@ -14,21 +12,10 @@ def pytest_addoption(parser):
 
 
 def pytest_collection_modifyitems(config, items):
-    _name_alike(items)
     if not config.getoption("--all"):
         for item in items:
             if item.get_closest_marker("slow"):
                 item.add_marker(pytest.mark.skip(reason="takes minutes: ./test --all runs it"))
-
-
-def _name_alike(items):
-    """Take addresses in memory out of names: workers that share the tests must have the same ones."""
-    counts = Counter()
-    for item in items:
-        name = re.sub(r" at 0x[0-9a-f]+", "", item.nodeid)
-        if name != item.nodeid:
-            counts[name] += 1
-            item._nodeid = f"{name}#{counts[name]}"
 
 
 def _global_states():
