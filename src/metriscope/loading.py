@@ -277,7 +277,9 @@ def _users_code(what: str, model: nn.Module | None = None) -> Iterator[None]:
     """
     try:
         yield
-    except (Exception, SystemExit) as error:
+    except (Exception, SystemExit) as raised:
+        # Capture says in a sentence of its own that a model does not run; what the model raised is its cause.
+        error = raised.__cause__ if model is not None and isinstance(raised.__cause__, RuntimeError) else raised
         frames = [(frame, line) for frame, line in walk_tb(error.__traceback__) if _module_name(frame) != __name__]
         if model is not None and not _raised_by_network([frame for frame, _ in frames]):
             raise

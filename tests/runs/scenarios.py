@@ -62,7 +62,7 @@ def ended_by(pid):
 def write_for_ever(store, first):
     seed = first
     while True:
-        store.checkpoint({"seed": seed}).save({"w": torch.ones(1000)}, seed + 1, 99)
+        store.checkpoint({"seed": seed}).save({"w": torch.ones(1000)}, seed + 1, seed + 9)
         put(store, seed)
         seed += 1
 

@@ -145,7 +145,7 @@ def test_perturbations_and_prototypes_are_judged_from_the_networks_themselves(tm
     some = runs({name: [0.95] * 3 for name in ("relu", "abs", "relu-bias", "abs-l2", "abs-l2-neg")})
     found = {claim.id: claim for claim in judge(STATEMENTS, inspected(some, tmp_path).tables)}
     # Nothing but a bias behind the layer could make scaling change an answer.
-    exact = r"(ReLU|Abs): points of training accuracy, pre-activations scaled to (10|200) % 0 \(90% interval 0 to 0\), 3 runs"
+    exact = r"(ReLU|Abs): points of training accuracy, pre-activations scaled to (10|200) % 0 \(90% interval 0 to 0\)"
     assert len(re.findall(exact, found["C17"].reason.split("Open:")[0])) >= 4
     assert {row.source for row in found["C17"].evidence} == {"P", ""}
     assert "After training ‖μ‖ is" in found["C16"].reason

@@ -105,7 +105,7 @@ def test_fewer_than_two_points_are_refused(count):
         ({"interval": float("nan")}, "interval must be a confidence level"),
         ({"estimator": "plain"}, "the estimator must be 'debiased' or 'biased', got 'plain'"),
         ({"weights": "mean"}, "weights must be a pair, those of the first and of the second network, got 'mean'"),
-        ({"weights": ([1, 1], None)}, r"there are 3 layers, but the weights have the shape \(2,\)"),
+        ({"weights": ([1, 1], None)}, r"weights must have the shape \(3,\), got \(2,\)"),
         ({"weights": (None, None), "by_layer": True}, "weights mix the layers of a network"),
     ],
 )
