@@ -71,21 +71,23 @@ def test_help_answers_without_loading_anything_heavy():
 
 FULL_DISK = """
 set -e
-mount -t tmpfs -o size=SIZE tmpfs "$1"
-shift
+for folder in FOLDERS; do mount -t tmpfs -o size=$(basename "$folder") tmpfs "$folder"; done
 exec "$@"
 """
+DISK_SIZES = ("16k", "64k", "400k")
 
 
-def on_a_tiny_disk(folder, size, arguments):
-    script = FULL_DISK.replace("SIZE", size)
-    command = ["unshare", "-m", "sh", "-c", script, "sh", str(folder), sys.executable, "-c"]
+def on_tiny_disks(folders, arguments):
+    """Return the exit status, output and error text of one process that runs a command once on each tiny file system."""
+    script = FULL_DISK.replace("FOLDERS", " ".join(f'"{folder}"' for folder in folders))
+    command = ["unshare", "-m", "sh", "-c", script, "sh", sys.executable, "-c"]
     code = (
         "import sys\nfrom metriscope.cli import main\nfrom metriscope.runs import Store\nfrom pathlib import Path\n"
-        "status = main(sys.argv[1:])\nout = Path(sys.argv[-1])\n"
-        "print('STATUS', status, 'PROBLEMS', Store(out / 'runs').verify(), 'PAGE', (out / 'report.html').exists())"
+        f"for out in map(Path, sys.argv[{len(arguments) + 1}:]):\n"
+        f"    status = main([*sys.argv[1:{len(arguments) + 1}], '--out', str(out)])\n"
+        "    print('STATUS', status, 'PROBLEMS', Store(out / 'runs').verify(), 'PAGE', (out / 'report.html').exists())"
     )
-    found = subprocess.run([*command, code, *arguments, "--out", str(folder)], capture_output=True, text=True)
+    found = subprocess.run([*command, code, *arguments, *map(str, folders)], capture_output=True, text=True)
     return found.returncode, found.stdout, found.stderr
 
 
@@ -95,17 +97,19 @@ def can_mount(folder):
     return os.name == "posix" and subprocess.run(command, capture_output=True).returncode == 0
 
 
-@pytest.mark.parametrize("size", ["16k", "64k", "400k"])
-def test_a_full_disk_gives_one_sentence_and_leaves_the_store_whole(tmp_path, size):
+def test_a_full_disk_gives_one_sentence_and_leaves_the_store_whole(tmp_path):
     try:
         mountable = can_mount(tmp_path)
     except OSError:
         mountable = False
     if not mountable:
         pytest.skip("needs the right to mount a small file system")
-    code, out, err = on_a_tiny_disk(tmp_path, size, SMALL)
+    folders = [tmp_path / size for size in DISK_SIZES]
+    for folder in folders:
+        folder.mkdir()
+    code, out, err = on_tiny_disks(folders, SMALL)
     assert code == 0, err
-    assert "STATUS 2 PROBLEMS [] PAGE False" in out
+    assert out.count("STATUS 2 PROBLEMS [] PAGE False") == len(folders)
     sentences = [line for line in err.splitlines() if line]
-    assert len(sentences) == 1
-    assert "disk is full" in sentences[0]
+    assert len(sentences) == len(folders)
+    assert all("disk is full" in sentence for sentence in sentences)

@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from metriscope.cli import main
-from metriscope.runs import Store
+from metriscope.runs import Driver, Store
 from metriscope.studies.mahalanobis.plan import Options, Plan, plan
+from metriscope.studies.mahalanobis.train import WORK
 
 # 3-D is not in the paper: it has no further Gaussians, and is diagnosed in no time.
 ARGUMENTS = ("--dims", "3", "--trials", "8", "--epochs", "20000", "--activations", "abs", "relu")
@@ -20,14 +21,28 @@ PLAN = plan(Options(dims=(3,), trials=8, epochs=20_000, activations=("abs", "rel
 SMALL = ("reproduce", "mahalanobis", "--dims", "3", "--trials", "2", "--epochs", "30", "--activations", "abs")
 
 
-def start(out: Path) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "metriscope", "reproduce", "mahalanobis", *ARGUMENTS, "--out", str(out)]
+# The training alone: no diagnoses and no page.
+SCRIPT = """
+import sys
+from pathlib import Path
+from metriscope.runs import Driver, Store
+from metriscope.studies.mahalanobis.plan import Options, plan
+from metriscope.studies.mahalanobis.train import WORK
+asked = plan(Options(dims=(3,), trials=8, epochs=20_000, activations=("abs", "relu")))
+Driver(Store(Path(sys.argv[1]) / "runs"), print).perform(asked.jobs(), WORK, "training")
+"""
+TRAINING = ("-c", SCRIPT)
+WHOLE = ("-m", "metriscope", "reproduce", "mahalanobis", *ARGUMENTS, "--out")
+
+
+def start(out: Path, words: tuple[str, ...]) -> subprocess.Popen[str]:
+    command = [sys.executable, *words, str(out)]
     environment = {**os.environ, "METRISCOPE_CHECKPOINT_SECONDS": "0"}
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
 
-def finish(out: Path) -> str:
-    process = start(out)
+def finish(out: Path, words: tuple[str, ...]) -> str:
+    process = start(out, words)
     text, errors = process.communicate()
     assert process.returncode == 0, errors
     return text
@@ -43,9 +58,9 @@ def finished(out: Path) -> dict[Path, int]:
     return {path: path.stat().st_mtime_ns for path in (out / "runs").glob("??/*/manifest.json")}
 
 
-def kill_after_a_checkpoint(out: Path, rest: float) -> None:
+def kill_after_a_checkpoint(out: Path, words: tuple[str, ...], rest: float) -> None:
     """Kill -9 some time after the run has saved something new, or finished a group; let nothing be cleaned up."""
-    process = start(out)
+    process = start(out, words)
     before = {p: p.stat().st_mtime_ns for p in (out / "runs").rglob("*") if p.exists()} if out.exists() else {}
     while process.poll() is None:
         if any(before.get(p) != modified(p) for p in (out / "runs").glob("checkpoints/*.safetensors")):
@@ -64,21 +79,22 @@ def modified(path: Path) -> int | None:
 
 
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
-@pytest.mark.parametrize("kills", [1, pytest.param(3, marks=pytest.mark.slow)])
-def test_a_killed_run_ends_bit_identical_and_repeats_no_finished_job(tmp_path, kills, capsys):
-    assert main(["reproduce", "mahalanobis", *ARGUMENTS, "--out", str(tmp_path / "whole")]) == 0
+@pytest.mark.parametrize(("words", "kills"), [(TRAINING, 1), pytest.param(WHOLE, 3, marks=pytest.mark.slow)])
+def test_a_killed_run_ends_bit_identical_and_repeats_no_finished_job(tmp_path, words, kills):
+    Driver(Store(tmp_path / "whole" / "runs"), lambda _: None).perform(PLAN.jobs(), WORK, "training")
     moments = random.Random(time.time_ns())
     kept: dict[Path, int] = {}
     for _ in range(kills):
-        kill_after_a_checkpoint(tmp_path / "killed", rest=moments.uniform(0, 1.5))
+        kill_after_a_checkpoint(tmp_path / "killed", words, rest=moments.uniform(0, 1.5))
         assert Store(tmp_path / "killed" / "runs").verify() == []
         kept |= finished(tmp_path / "killed")
-    finish(tmp_path / "killed")
+    finish(tmp_path / "killed", words)
     assert weights(tmp_path / "killed", PLAN) == weights(tmp_path / "whole", PLAN)
     assert {path: path.stat().st_mtime_ns for path in kept} == kept
     assert list((tmp_path / "killed" / "runs" / "checkpoints").glob("*")) == []
-    assert main(["reproduce", "mahalanobis", *ARGUMENTS, "--out", str(tmp_path / "killed")]) == 0
-    assert f"training (runs: 0 computed, {len(PLAN.jobs())} from the store)" in capsys.readouterr().out
+    again = Driver(Store(tmp_path / "killed" / "runs"), lambda _: None).perform(PLAN.jobs(), WORK, "training")
+    assert {run.address for run in again.values()} == set(weights(tmp_path / "killed", PLAN))
+    assert finished(tmp_path / "killed").items() >= kept.items()
 
 
 def test_a_budget_ends_cleanly_and_the_same_command_goes_on(tmp_path, capsys):

@@ -65,7 +65,8 @@ def all_units_doubled(p, rng):
     return rebuilt([np.hstack([part, part]) for part in split(p)])
 
 
-OTHER = clouds(POINTS, (20, 6), seed=11)
+OTHER_SEED = 11
+OTHER = clouds(POINTS, (20, 6), seed=OTHER_SEED)
 MEASURES = {
     "kernel": vq_kernel,
     "mean kernel": lambda p: vq_kernel(p, weights="mean"),
@@ -149,7 +150,7 @@ def test_a_unit_that_singles_out_one_point_changes_the_biased_alignment_alone():
 
 
 @patient
-@given(seed=st.integers(0, 99))
+@given(seed=st.integers(0, 99).filter(lambda seed: seed != OTHER_SEED))  # equal patterns align at 1, however often they come
 def test_every_point_twice_changes_the_debiased_alignment_alone(seed):
     # The biased one is a function of the distribution of the points; the debiased one takes them for distinct draws.
     p = clouds(POINTS, WIDTHS, seed)
