@@ -150,7 +150,9 @@ def test_a_unit_that_singles_out_one_point_changes_the_biased_alignment_alone():
 
 
 @patient
-@given(seed=st.integers(0, 99).filter(lambda seed: seed != OTHER_SEED))  # equal patterns align at 1, however often they come
+@given(
+    seed=st.integers(0, 99).filter(lambda seed: seed != OTHER_SEED)
+)  # equal patterns align at 1, however often they come
 def test_every_point_twice_changes_the_debiased_alignment_alone(seed):
     # The biased one is a function of the distribution of the points; the debiased one takes them for distinct draws.
     p = clouds(POINTS, WIDTHS, seed)
