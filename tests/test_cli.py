@@ -78,7 +78,7 @@ DISK_SIZES = ("16k", "64k", "400k")
 
 
 def on_tiny_disks(folders, arguments):
-    """Return the exit status, output and error text of one process that runs a command once on each tiny file system."""
+    """Return the exit status, output and error text of one process that runs a command on each tiny disk."""
     script = FULL_DISK.replace("FOLDERS", " ".join(f'"{folder}"' for folder in folders))
     command = ["unshare", "-m", "sh", "-c", script, "sh", sys.executable, "-c"]
     code = (
