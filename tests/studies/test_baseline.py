@@ -37,7 +37,7 @@ RENAMED = {"vq-all-alignment": {"biased": "alignment"}, "vq-all-turning": {"bias
 FEWER = {"trials": 0.6, "diagnoses": 0.6}
 
 
-def compare(name: str, theirs: pd.DataFrame, ours: pd.DataFrame, tolerance: float) -> None:
+def compare(name: str, theirs: pd.DataFrame, ours: pd.DataFrame, tolerance: float, floor: float = 1e-9) -> None:
     """Check every value of the baseline's rows that are run today, but for columns whose meaning changed."""
     columns = [c for c in theirs.columns if c not in MOVED.get(name, {})]
     if renamed := RENAMED.get(name):
@@ -51,7 +51,7 @@ def compare(name: str, theirs: pd.DataFrame, ours: pd.DataFrame, tolerance: floa
     for column in (c for c in columns if c not in keys):
         old, new = both[column], both[f"{column} now"]
         if old.dtype.kind in "fiu":
-            np.testing.assert_allclose(new, old, rtol=tolerance, atol=1e-9, err_msg=f"{name}: {column}")
+            np.testing.assert_allclose(new, old, rtol=tolerance, atol=floor, err_msg=f"{name}: {column}")
         else:
             assert (old.fillna("") == new.fillna("")).all(), f"{name}: {column}"
 
@@ -66,19 +66,21 @@ def compare_all(kind: str, out: Path, tolerance: float, only: str = "") -> None:
 
 def test_a_short_mahalanobis_study_gives_the_baselines_numbers(tmp_path, monkeypatch):
     monkeypatch.delenv("METRISCOPE_DATA", raising=False)
-    asked = ["--dims", "2", "10", "--trials", "4", "--epochs", "300", "--samples", "300"]
+    asked = ["--dims", "2", "10", "--trials", "4", "--epochs", "60", "--samples", "300"]
     assert main(["reproduce", "mahalanobis", *asked, "--out", str(tmp_path)]) == 0
     for name in ("trials", "diagnoses"):
         path = BASELINE / "small" / f"{name}.csv"
-        # Float32 sums in another order part by about 1e-7 per step, and 300 steps of Adam spread that.
-        compare(name, pd.read_csv(path), pd.read_csv(tmp_path / "tables" / path.name), tolerance=2e-3)
+        # Float32 sums in another order part by about 1e-7 per step, and Adam spreads that from step to step.
+        compare(name, pd.read_csv(path), pd.read_csv(tmp_path / "tables" / path.name), tolerance=1e-3, floor=1e-5)
 
 
 def test_a_short_representation_study_gives_the_baselines_numbers(tmp_path, monkeypatch):
     monkeypatch.delenv("METRISCOPE_DATA", raising=False)
-    asked = ["--seeds", "2", "--epochs", "8", "--train-size", "400", "--models", "relu", "abs2-neg", "abs-l2"]
-    assert main(["reproduce", "representation", *asked, "relu2-bias", "--out", str(tmp_path)]) == 0
-    compare_all("small", tmp_path, tolerance=2e-2, only="representation-all-runs")
+    asked = ["--seeds", "2", "--epochs", "8", "--train-size", "400", "--pixels", "unit"]
+    # On raw pixels eight epochs are enough for networks to part: another processor ends elsewhere.
+    models = ["--models", "relu", "abs", "abs2-neg", "abs-l2", "relu2-bias"]
+    assert main(["reproduce", "representation", *asked, *models, "--out", str(tmp_path)]) == 0
+    compare_all("small", tmp_path, tolerance=1e-3, only="representation-all-runs")
 
 
 @pytest.mark.slow

@@ -16,8 +16,8 @@ from metriscope.studies.mahalanobis.plan import Options, Plan, plan
 from metriscope.studies.mahalanobis.train import WORK
 
 # 3-D is not in the paper: it has no further Gaussians, and is diagnosed in no time.
-ARGUMENTS = ("--dims", "3", "--trials", "8", "--epochs", "20000", "--activations", "abs", "relu")
-PLAN = plan(Options(dims=(3,), trials=8, epochs=20_000, activations=("abs", "relu")))
+ARGUMENTS = ("--dims", "3", "--trials", "4", "--epochs", "10000", "--activations", "abs")
+PLAN = plan(Options(dims=(3,), trials=4, epochs=10_000, activations=("abs",)))
 SMALL = ("reproduce", "mahalanobis", "--dims", "3", "--trials", "2", "--epochs", "30", "--activations", "abs")
 
 
@@ -28,7 +28,7 @@ from pathlib import Path
 from metriscope.runs import Driver, Store
 from metriscope.studies.mahalanobis.plan import Options, plan
 from metriscope.studies.mahalanobis.train import WORK
-asked = plan(Options(dims=(3,), trials=8, epochs=20_000, activations=("abs", "relu")))
+asked = plan(Options(dims=(3,), trials=4, epochs=10_000, activations=("abs",)))
 Driver(Store(Path(sys.argv[1]) / "runs"), print).perform(asked.jobs(), WORK, "training")
 """
 TRAINING = ("-c", SCRIPT)
@@ -85,7 +85,7 @@ def test_a_killed_run_ends_bit_identical_and_repeats_no_finished_job(tmp_path, w
     moments = random.Random(time.time_ns())
     kept: dict[Path, int] = {}
     for _ in range(kills):
-        kill_after_a_checkpoint(tmp_path / "killed", words, rest=moments.uniform(0, 1.5))
+        kill_after_a_checkpoint(tmp_path / "killed", words, rest=moments.uniform(0, 0.5))
         assert Store(tmp_path / "killed" / "runs").verify() == []
         kept |= finished(tmp_path / "killed")
     finish(tmp_path / "killed", words)

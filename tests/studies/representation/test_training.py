@@ -170,11 +170,12 @@ from pathlib import Path
 from metriscope.runs import Driver, Store
 from metriscope.studies.representation.plan import Options, plan
 from metriscope.studies.representation.train import WORK
-asked = plan(Options(models=("abs", "relu-l2"), seeds=1, epochs=900, train_size=200, pixels="normalized"))
+asked = plan(Options(models=("abs", "relu-l2"), seeds=1, epochs=400, train_size=200, pixels="normalized"))
 Driver(Store(Path(sys.argv[1])), print).perform(asked.jobs(), WORK, "training")
 """
 
 
+@pytest.mark.slow  # three compilations; the driver's own tests kill jobs too
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
 def test_a_killed_call_goes_on_to_the_same_bits(tmp_path):
     environment = {**os.environ, "METRISCOPE_CHECKPOINT_SECONDS": "0.2"}
@@ -186,7 +187,7 @@ def test_a_killed_call_goes_on_to_the_same_bits(tmp_path):
     process.communicate()
     assert Store(tmp_path / "killed").runs() == []
     assert len(list((tmp_path / "killed" / "checkpoints").glob("*.safetensors"))) == 2
-    asked = plan(Options(models=("abs", "relu-l2"), seeds=1, epochs=900, train_size=200, pixels="normalized"))
+    asked = plan(Options(models=("abs", "relu-l2"), seeds=1, epochs=400, train_size=200, pixels="normalized"))
     for name in ("killed", "whole"):
         perform(asked.jobs(), Store(tmp_path / name))
     assert files(Store(tmp_path / "killed")) == files(Store(tmp_path / "whole"))
