@@ -24,7 +24,9 @@ from scipy.spatial.distance import cdist
 from torch import nn
 
 from metriscope.benching import processor
-from metriscope.vq import VQMDS, Layer, Patterns, alignment, capture, heat_cosine, vq_kernel
+from metriscope.vq import VQMDS, Layer, Patterns, heat_cosine, vq_kernel
+from metriscope.vq.capture import capture
+from metriscope.vq.measures import alignment
 
 POINTS, MANY, PAIRED = 10_000, 1_000_000, 60_000
 # Points and units of the networks whose points are shuffled.
@@ -107,7 +109,8 @@ def kernel_lines() -> Iterator[str]:
 PEAK = """
 import resource, sys, numpy as np
 from pathlib import Path
-from metriscope.vq import Layer, Patterns, VQMDS, alignment, heat_cosine
+from metriscope.vq import Layer, Patterns, VQMDS, heat_cosine
+from metriscope.vq.measures import alignment
 def patterns(points, units, seed):
     packed = np.random.default_rng(seed).integers(0, 256, (points, units // 8), dtype=np.uint8)
     return Patterns((Layer("units", units, "relu"),), packed)

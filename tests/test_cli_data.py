@@ -4,7 +4,8 @@ import pytest
 
 from data.mirrors import isolate, left, mirror, paths, put, register, tiny_mnist
 from metriscope.cli import main
-from metriscope.data import bars, names
+from metriscope.common import progress as bars
+from metriscope.data import names
 
 CONTENTS = tiny_mnist()
 

@@ -10,9 +10,9 @@ from safetensors.torch import save_file
 from torch import nn
 
 from metriscope.cli import main
-from metriscope.loading import network_name
+from metriscope.reading.networks import network_name
 from metriscope.vq import Patterns
-from metriscope.vq.patterns import Layer
+from metriscope.vq.capture.patterns import Layer
 
 SOURCE = """
 from torch import nn
@@ -49,7 +49,7 @@ def test_a_network_from_a_file_is_inspected_with_and_without_weights_and_labels(
 
 
 def test_networks_of_different_width_and_saved_patterns_are_compared(place):
-    from metriscope.loading import patterns_of
+    from metriscope.reading.networks import patterns_of
 
     assert main(["compare", "nets.py:net@w.safetensors", "nets.py:wider", "--data", "x.npy"]) == 0
     patterns_of("nets.py:net", np.load("x.npy")).save(place / "saved")

@@ -175,7 +175,7 @@ def test_a_fault_of_our_own_is_not_swallowed(place, monkeypatch):
     def broken(subject, provenance):
         return len(None)
 
-    monkeypatch.setattr("metriscope.report.inspection.inspect_page", broken)
+    monkeypatch.setattr("metriscope.report.network_pages.inspect_page", broken)
     np.save("x.npy", np.ones((6, 4), np.float32))
     with pytest.raises(TypeError, match="NoneType"):
         main(["inspect", "theirs.py:plain", "--data", "x.npy"])
@@ -185,7 +185,7 @@ def test_an_error_that_we_did_not_foresee_says_so_and_where(capsys, monkeypatch)
     def broken(data_dir):
         return np.linalg.inv(np.zeros((2, 2)))
 
-    monkeypatch.setattr("metriscope.data.listing.lines", broken)
+    monkeypatch.setattr("metriscope.data.loader.lines", broken)
     assert main(["data", "list"]) == 2
     error = capsys.readouterr().err.strip()
     assert error.startswith("metriscope: Singular matrix (LinAlgError below metriscope/cli.py:")

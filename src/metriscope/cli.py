@@ -99,9 +99,9 @@ def inspect(
         layers: Names or glob patterns of the layers to capture.
         out: Folder for inspect.html and tables/inspect/.
     """
-    from metriscope.loading import load_array, load_labels, patterns_of, short_name
+    from metriscope.reading.networks import load_array, load_labels, patterns_of, short_name
     from metriscope.report.export import write_report
-    from metriscope.report.inspection import Subject, inspect_page
+    from metriscope.report.network_pages import Subject, inspect_page
     from metriscope.runs.provenance import provenance
 
     points = load_array(data)
@@ -129,9 +129,9 @@ def compare(
         labels: One label per point, a .npy file.
         out: Folder for compare.html and tables/compare/.
     """
-    from metriscope.loading import check_comparable, load_array, load_labels, patterns_of, short_name
+    from metriscope.reading.networks import check_comparable, load_array, load_labels, patterns_of, short_name
     from metriscope.report.export import write_report
-    from metriscope.report.inspection import Subject, compare_page
+    from metriscope.report.network_pages import Subject, compare_page
     from metriscope.runs.provenance import provenance
 
     points = None if data is None else load_array(data)
@@ -158,7 +158,7 @@ def runs(
         out: The folder that holds runs/.
     """
     from metriscope.runs import Store
-    from metriscope.runs.listing import describe, line
+    from metriscope.runs.run import describe, line
 
     store = Store(out / "runs")
     if not store.root.is_dir():
@@ -194,9 +194,9 @@ def data(
         name: For fetch: the data set.
         data_dir: Folder to look in first, before METRISCOPE_DATA and the cache.
     """
+    from metriscope.common.progress import rich_bar
     from metriscope.data import fetch
-    from metriscope.data.bars import rich_bar
-    from metriscope.data.listing import lines
+    from metriscope.data.loader import lines
 
     if action == "list":
         print("\n".join(lines(data_dir)))

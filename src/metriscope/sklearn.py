@@ -17,11 +17,11 @@ from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
 from torch import Tensor, nn
 
+from metriscope.common.validation import contiguous, integer, label_array, number, one_of, plain_array, real_array
 from metriscope.functional import mahalanobis, whitening_factor
 from metriscope.nn import Neg, OffsetL2, build, stack_state, unstack
 from metriscope.rng import stream
 from metriscope.train import Cohort, Protocol, StackedEngine
-from metriscope.validation import contiguous, integer, label_array, number, one_of, plain_array, real_array
 
 __all__ = [
     "DistanceClassifier",

@@ -11,9 +11,10 @@ from torch import nn
 
 from metriscope.report.explorer import Scene
 from metriscope.rng import stream
-from metriscope.vq import capture, vq_kernel
-from metriscope.vq.partition import Partition
-from metriscope.vq.regions import linear_regions
+from metriscope.vq import vq_kernel
+from metriscope.vq.capture import capture
+from metriscope.vq.regions.exact import linear_regions
+from metriscope.vq.regions.partition import Partition
 
 SQUARE = ((-1.0, 1.0), (-1.0, 1.0))
 SHAPES = {"shallow": (20,), "deep": (10, 33, 7)}

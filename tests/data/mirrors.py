@@ -12,8 +12,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 
-from metriscope.data import files, registry
-from metriscope.data.files import File
+from metriscope.data import locations as files
+from metriscope.data import registry
+from metriscope.data.locations import File
 
 FOLDER = "mnist/"
 

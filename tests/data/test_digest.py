@@ -12,8 +12,8 @@ import pytest
 
 from data.mirrors import isolate, put, register, sha, tiny_mnist
 from metriscope.data import DataError, Labelled, digest, load, mnist_5k, names, registry
-from metriscope.data.files import File
-from metriscope.data.sets import content_digest
+from metriscope.data.dataset import content_digest
+from metriscope.data.locations import File
 
 EMBEDDED = [name for name, row in registry.ROWS.items() if not row.files]
 

@@ -14,9 +14,8 @@ from hypothesis import strategies as st
 from sklearn import datasets
 
 from metriscope.data import DataError, Labelled, available, load, registry
-from metriscope.data.sequences import ecg5000_parts, fsdd_parts
-from metriscope.data.sets import check_labels, every_fifth, split
-from metriscope.data.tables import adult_parts, letter_parts, spambase_parts
+from metriscope.data.dataset import check_labels, every_fifth, split
+from metriscope.data.tabular import adult_parts, ecg5000_parts, fsdd_parts, letter_parts, spambase_parts
 
 FOLDER = os.environ.get("METRISCOPE_DATA", "")
 real = pytest.mark.skipif(not FOLDER, reason="METRISCOPE_DATA names no folder of real data")

@@ -11,9 +11,8 @@ from hypothesis import Phase, find, given, settings
 from hypothesis import strategies as st
 
 from laws.cases import Case
-from metriscope.vq.counts import naswot_score, pattern_multiplicities, region_count
-from metriscope.vq.novelty import novelty
-from metriscope.vq.utilization import utilization
+from metriscope.vq.units.novelty import naswot_score, novelty, pattern_multiplicities, region_count
+from metriscope.vq.units.utilization import utilization
 from vq.units.cases import mlp, patient, patterns, plain_bits
 
 

@@ -1,7 +1,7 @@
 import pandas as pd
 import pytest
 
-from metriscope.report.blocks import (
+from metriscope.report.document import (
     VERDICTS,
     Claim,
     Details,

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from metriscope.report import inspection
-from metriscope.report.blocks import Figure, Prose
-from metriscope.report.inspection import Subject
+from metriscope.report import network_pages as inspection
+from metriscope.report.document import Figure, Prose
+from metriscope.report.network_pages import Subject
 from vq.measures.cases import clouds
 from vq.units.cases import patterns
 

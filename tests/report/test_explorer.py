@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from matplotlib import colormaps
 
 from metriscope.report.explorer import Scene, explorer_page
-from metriscope.report.explorer.page import script, style
 from metriscope.report.explorer.scene import polygon_areas, shared_edges
-from metriscope.report.explorer.wire import encode, pack_signs
+from metriscope.report.explorer.web_page import encode, pack_signs, script, style
 
 
 def chessboard(size, widths=(3, 2), **choices):

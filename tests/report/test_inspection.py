@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from metriscope.report import Figure, Prose, Table, render
-from metriscope.report.inspection import Subject, compare_page, inspect_page
+from metriscope.report.network_pages import Subject, compare_page, inspect_page
 from metriscope.vq import Patterns
-from metriscope.vq.patterns import Layer
+from metriscope.vq.capture.patterns import Layer
 
 OFF, ON = [0] * 5, [1] * 5
 THREE_ON = [1, 1, 1, 0, 0]

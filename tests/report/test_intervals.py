@@ -5,7 +5,7 @@ import scipy.stats
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metriscope.report.intervals import mean_interval
+from metriscope.report.numbers import mean_interval
 
 
 @given(st.lists(st.floats(-1e3, 1e3), min_size=2, max_size=30))

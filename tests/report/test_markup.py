@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metriscope.report.markup import inline, paragraphs
+from metriscope.report.html import inline, paragraphs
 
 
 @pytest.mark.parametrize(

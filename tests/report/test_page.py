@@ -4,7 +4,7 @@ from html.parser import HTMLParser
 import pytest
 
 from metriscope.report import Page, Prose, Section, render
-from metriscope.report.page import rows
+from metriscope.report.html import rows
 
 VOID = {"meta", "link", "br", "hr", "img", "input", "col"}
 

@@ -5,7 +5,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 
 from metriscope.report import plots, style, to_svg
-from metriscope.report.intervals import mean_interval
+from metriscope.report.numbers import mean_interval
 
 BOX = (-1.0, 2.0, -3.0, 1.0)
 finite = st.floats(-10, 10)

@@ -2,7 +2,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metriscope.report.blocks import Table
+from metriscope.report.document import Table
 from metriscope.report.tables import cell, grid
 
 

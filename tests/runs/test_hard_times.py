@@ -10,7 +10,7 @@ import pytest
 import torch
 
 import metriscope.runs.store as module
-from metriscope.runs.disk import abandoned, temporary
+from metriscope.common.files import abandoned, temporary
 from metriscope.runs.store import Store, StoreError
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="kills, limits and mounts are those of POSIX")

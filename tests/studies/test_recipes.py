@@ -13,8 +13,8 @@ from torch.nn import functional as F
 import metriscope as ms
 from metriscope import data
 from metriscope.cli import main
+from metriscope.data.dataset import Labelled
 from metriscope.data.registry import ROWS, Row
-from metriscope.data.sets import Labelled
 from metriscope.nn import ACTIVATIONS, ARCHITECTURES, HEADS, Activation, Architecture, Head, Mahalanobis
 from metriscope.report.style import COLOURS
 from metriscope.rng import stream

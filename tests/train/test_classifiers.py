@@ -15,8 +15,8 @@ from torch.nn import functional as F
 from metriscope import data
 from metriscope.nn import ARCHITECTURES, build, stack_state, unstack
 from metriscope.rng import stream
-from metriscope.train.blocks import GROUP, background, pack, similar
 from metriscope.train.classifiers import Classifier, advance, examples, measure
+from metriscope.train.sparse_points import GROUP, background, pack, similar
 
 few = settings(max_examples=25, deadline=None)
 names = pytest.mark.parametrize("name", ARCHITECTURES)

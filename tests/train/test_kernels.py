@@ -11,8 +11,9 @@ from numba import njit
 from numba.core import config
 from numba.core.codegen import JITCPUCodegen
 
-from metriscope.train import kernels, lanes
-from metriscope.train.blocks import GROUP, PADDING, pack
+from metriscope.train import kernels
+from metriscope.train import simd as lanes
+from metriscope.train.sparse_points import GROUP, PADDING, pack
 
 EPS = np.finfo(np.float32).eps
 # Vectors wider than the processor's are split by the compiler, so that all widths run everywhere.
@@ -140,6 +141,6 @@ def test_numbas_internals_are_behind_one_door():
 
 
 def test_the_classifiers_use_the_kernels_that_were_chosen():
-    from metriscope.train import heads
+    from metriscope.train import classifier_passes as heads
 
     assert kernels.chosen().name == heads.KERNELS

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from metriscope.train import progress
+from metriscope.common import progress
 
 
 @pytest.fixture(autouse=True)

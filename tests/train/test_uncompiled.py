@@ -6,8 +6,15 @@ import torch
 
 from metriscope.nn import ARCHITECTURES, Architecture, build
 from metriscope.rng import stream
-from metriscope.train.classifiers import Classifier, advance, classifier, compilable, examples, measure
-from metriscope.train.uncompiled import AutogradClassifier
+from metriscope.train.classifiers import (
+    AutogradClassifier,
+    Classifier,
+    advance,
+    classifier,
+    compilable,
+    examples,
+    measure,
+)
 
 x = torch.randn(60, 5, generator=stream(0, "points")).numpy()
 y = (np.arange(60) % 3).astype(np.int64)

@@ -12,8 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
-from metriscope import validation
-from metriscope.validation import (
+from metriscope.common import validation
+from metriscope.common.validation import (
     broadcast_axes,
     check_shape,
     covariance,

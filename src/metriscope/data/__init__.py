@@ -1,13 +1,11 @@
 """Data that studies and tests draw on."""
 
-from metriscope.data.errors import DataError
-from metriscope.data.gaussians import Gaussian, random_gaussian
-from metriscope.data.idx import read_idx
-from metriscope.data.images import pixels
-from metriscope.data.loading import available, digest, fetch, load, mnist_5k
-from metriscope.data.moons import sphere_moons, turn, two_moons
+from metriscope.data.dataset import DataSet, Labelled
+from metriscope.data.images import pixels, read_idx
+from metriscope.data.loader import available, digest, fetch, load, mnist_5k
+from metriscope.data.locations import DataError
 from metriscope.data.registry import names
-from metriscope.data.sets import DataSet, Labelled
+from metriscope.data.synthetic import Gaussian, random_gaussian, sphere_moons, turn, two_moons
 
 __all__ = [
     "DataError",

@@ -9,9 +9,8 @@ from collections.abc import Sequence
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from metriscope.data.bars import Bar, Bars
-from metriscope.data.errors import DataError
-from metriscope.data.files import File, write_whole
+from metriscope.common.progress import Bar, Bars
+from metriscope.data.locations import DataError, File, write_whole
 
 __all__ = ["download", "unpack"]
 

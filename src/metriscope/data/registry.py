@@ -7,10 +7,11 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from metriscope.data import images, sequences, tables
-from metriscope.data.errors import DataError
-from metriscope.data.files import File
-from metriscope.data.sets import Parts
+from metriscope.data import images
+from metriscope.data import tabular as sequences
+from metriscope.data import tabular as tables
+from metriscope.data.dataset import Parts
+from metriscope.data.locations import DataError, File
 
 __all__ = ["ROWS", "Row", "names", "row"]
 

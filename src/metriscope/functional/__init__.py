@@ -2,16 +2,6 @@
 
 from __future__ import annotations
 
-from metriscope.functional.comparison import (
-    Moments,
-    TTest,
-    cohens_d,
-    holm,
-    moments,
-    paired_test,
-    student_test,
-    welch_test,
-)
 from metriscope.functional.distances import OffsetForm, mahalanobis, norm, offset_l2
 from metriscope.functional.hyperplanes import (
     bias_through,
@@ -20,7 +10,18 @@ from metriscope.functional.hyperplanes import (
     mirrored_pairs,
     signed_distance,
 )
-from metriscope.functional.statistics import Summary, summarize
+from metriscope.functional.statistics import (
+    Moments,
+    Summary,
+    TTest,
+    cohens_d,
+    holm,
+    moments,
+    paired_test,
+    student_test,
+    summarize,
+    welch_test,
+)
 from metriscope.functional.whitening import (
     expected_sphericity,
     learned_covariance,

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metriscope.validation import broadcast_axes, check_shape, one_of, require_tensors, same_precision
+from metriscope.common.validation import broadcast_axes, check_shape, one_of, require_tensors, same_precision
 
 __all__ = ["OffsetForm", "mahalanobis", "norm", "offset_l2", "require_form"]
 

@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metriscope.validation import broadcast_axes, number, real_tensor, same_precision
+from metriscope.common.validation import broadcast_axes, number, real_tensor, same_precision
 
 __all__ = ["bias_through", "deduplicate", "distance_to_point", "mirrored_pairs", "signed_distance"]
 

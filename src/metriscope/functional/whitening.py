@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metriscope.validation import broadcast_axes, covariance, integer, number, real_tensor
+from metriscope.common.validation import broadcast_axes, covariance, integer, number, real_tensor
 
 __all__ = [
     "expected_sphericity",

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from metriscope.nn.activations import ACTIVATIONS, Abs, Activation, activation_row
 from metriscope.nn.architectures import ARCHITECTURES, HEADS, Architecture, Head, architectures, build
-from metriscope.nn.initialisers import init_from_clusters, init_through_points
+from metriscope.nn.initialization import init_from_clusters, init_through_points
 from metriscope.nn.layers import Mahalanobis, Neg, OffsetL2
 from metriscope.nn.rewriting import abs_to_relu, relu_to_abs
 from metriscope.nn.stacked import stack_state, stacked_forward, unstack

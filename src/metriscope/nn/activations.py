@@ -1,7 +1,7 @@
 """The one table of activations: what each computes, where it bends, and how it is named and drawn.
 
 Layers, engines, capture, studies and figures read it. A new activation is one row here; if it should be compiled,
-it also needs a kernel in :mod:`metriscope.train.compiled` or :mod:`metriscope.train.heads`, else stacked autograd
+it also needs a kernel in :mod:`metriscope.train.compiled` or :mod:`metriscope.train.classifier_passes`, else stacked autograd
 trains it.
 """
 
@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from metriscope.validation import one_of
+from metriscope.common.validation import one_of
 
 __all__ = ["ACTIVATIONS", "Abs", "Activation", "activation_row"]
 

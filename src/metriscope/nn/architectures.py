@@ -11,10 +11,10 @@ from dataclasses import dataclass
 import torch
 from torch import nn
 
+from metriscope.common.validation import integer, one_of
 from metriscope.nn.activations import activation_row
-from metriscope.nn.drawing import fresh_linear
+from metriscope.nn.initialization import fresh_linear
 from metriscope.nn.layers import Neg, OffsetL2
-from metriscope.validation import integer, one_of
 
 __all__ = ["ARCHITECTURES", "HEADS", "Architecture", "Head", "architectures", "build"]
 

@@ -13,11 +13,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from metriscope.common.validation import check_shape, covariance, integer, real_tensor, require_tensors
 from metriscope.functional import OffsetForm, norm, offset_l2, whitening_factor
 from metriscope.functional.distances import require_form
 from metriscope.nn.activations import activation_row
-from metriscope.nn.drawing import draw_, empty_linear
-from metriscope.validation import check_shape, covariance, integer, real_tensor, require_tensors
+from metriscope.nn.initialization import draw_, empty_linear
 
 __all__ = ["Mahalanobis", "Neg", "OffsetL2"]
 

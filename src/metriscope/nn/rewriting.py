@@ -17,10 +17,10 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from metriscope.common.validation import instance
 from metriscope.nn.activations import ACTIVATIONS
-from metriscope.nn.drawing import empty_linear
+from metriscope.nn.initialization import empty_linear
 from metriscope.nn.layers import Mahalanobis
-from metriscope.validation import instance
 
 __all__ = ["abs_to_relu", "relu_to_abs"]
 

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from metriscope.validation import instance, integer
+from metriscope.common.validation import instance, integer
 
 __all__ = ["stack_state", "stacked_forward", "unstack"]
 

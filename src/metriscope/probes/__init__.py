@@ -1,17 +1,19 @@
 """What can be measured on a trained network and its linear layers."""
 
-from metriscope.probes.hyperplanes import MirroredPair, centering, mirrored_pairs
-from metriscope.probes.perturbation import Perturbation, holding_range, perturb, perturbation
-from metriscope.probes.whitening import (
+from metriscope.probes.linear import (
     EigenRecovery,
     LostDirections,
     MetricRank,
+    MirroredPair,
+    centering,
     eigen_recovery,
     lost_directions,
     metric_error,
     metric_rank,
+    mirrored_pairs,
     sphericity,
 )
+from metriscope.probes.perturbation import Perturbation, holding_range, perturb, perturbation
 
 __all__ = [
     "EigenRecovery",

@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from metriscope.validation import instance, number, real_array, real_tensor, require_tensors, whole_array
+from metriscope.common.validation import instance, number, real_array, real_tensor, require_tensors, whole_array
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -5,7 +5,7 @@ Describe a page as data (``blocks``), draw with ``style``, ``plots`` and ``svg``
 
 from __future__ import annotations
 
-from metriscope.report.blocks import (
+from metriscope.report.document import (
     STRENGTHS,
     VERDICTS,
     Block,
@@ -24,9 +24,8 @@ from metriscope.report.blocks import (
     Verdict,
 )
 from metriscope.report.export import ReportError, write_report
-from metriscope.report.intervals import mean_interval, mean_text
-from metriscope.report.numbers import interval, mean_sd, number, seconds
-from metriscope.report.page import render
+from metriscope.report.html import render
+from metriscope.report.numbers import interval, mean_interval, mean_sd, mean_text, number, seconds
 from metriscope.report.svg import to_svg
 
 __all__ = [

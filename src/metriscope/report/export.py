@@ -10,13 +10,13 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from metriscope.report.page import render
+from metriscope.common.files import temporary, write
+from metriscope.report.html import render
 from metriscope.runs.codec import from_json, to_json
-from metriscope.runs.disk import temporary, write
 from metriscope.runs.errors import Damage, reason
 
 if TYPE_CHECKING:
-    from metriscope.report.blocks import Page, Table
+    from metriscope.report.document import Page, Table
 
 __all__ = ["INDEX", "ReportError", "tables_folder", "write_report"]
 

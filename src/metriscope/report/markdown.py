@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
-from metriscope.report.blocks import Block, Claim, Details, Ledger, Prose, Section, Table
+from metriscope.report.document import Block, Claim, Details, Ledger, Prose, Section, Table
+from metriscope.report.html import rows
 from metriscope.report.numbers import MISSING
-from metriscope.report.page import rows
 from metriscope.report.tables import cell, grid
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from metriscope.report.numbers import MISSING, as_printed, number, power_of_ten, seconds
 
 if TYPE_CHECKING:
-    from metriscope.report.blocks import FormatSpec, Table
+    from metriscope.report.document import FormatSpec, Table
 
 __all__ = ["Column", "Grid", "Heading", "cell", "grid"]
 

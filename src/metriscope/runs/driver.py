@@ -1,22 +1,16 @@
-"""The one driver of jobs: looks each address up, computes what is missing, resumes, stores, and keeps to a budget.
-
-A job is a frozen dataclass with the name of its ``study`` and everything else that decides its numbers; its address
-is the hash of that. How jobs are computed is a :class:`Work`: jobs that can share a pass over the data are begun
-together as a :class:`Pass`, which knows steps (epochs) and no files. The driver knows files and no gradients.
-"""
+"""Executors: the one protocol by which shards of work are run, here or elsewhere."""
 
 from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from metriscope.runs.address import address
 from metriscope.runs.errors import Unfinished
-from metriscope.runs.executor import Executor, InProcess
 from metriscope.runs.lease import held
 from metriscope.runs.run import Run
 from metriscope.runs.store import Store
@@ -25,7 +19,35 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from torch import Tensor
 
-__all__ = ["Deadline", "Driver", "Finished", "Job", "Pass", "Result", "Work", "once"]
+__all__ = ["Deadline", "Driver", "Executor", "Finished", "InProcess", "Job", "Pass", "Result", "Work", "once"]
+
+Item = TypeVar("Item")
+Outcome = TypeVar("Outcome")
+
+
+class Executor(Protocol):
+    """Something that applies a function to items and yields one result for each.
+
+    Results may come in the order of completion, so a result carries what is needed to know its item.
+    """
+
+    def map(self, function: Callable[[Item], Outcome], items: Iterable[Item]) -> Iterator[Outcome]:
+        """Yield ``function(item)`` for each item; an error of the function reaches the caller."""
+        ...
+
+
+@dataclass(frozen=True)
+class InProcess:
+    """Run items in this process, in their order, each when its result is asked for.
+
+    >>> list(InProcess().map(len, ["one", "three"]))
+    [3, 5]
+    """
+
+    def map(self, function: Callable[[Item], Outcome], items: Iterable[Item]) -> Iterator[Outcome]:
+        """Yield ``function(item)`` for each item in turn."""
+        return map(function, items)
+
 
 # Seconds between two checkpoints of a pass, and between two looks at runs that another process computes.
 CHECKPOINT_SECONDS = "METRISCOPE_CHECKPOINT_SECONDS"
@@ -177,7 +199,7 @@ class Driver:
         return Finished({job: found[job] for job in asked if job in found}, len(asked))
 
     def _compute(self, missing: list[Any], work: Work, label: str) -> dict[Any, Run]:
-        from metriscope.train.progress import progress  # PyTorch, which only those who compute have to wait for
+        from metriscope.common.progress import progress  # PyTorch, which only those who compute have to wait for
 
         found: dict[Any, Run] = {}
         with progress(label, total=len(missing)) as bar:

@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from metriscope.runs.disk import entries
+from metriscope.common.files import entries
 from metriscope.runs.errors import explained
 
 if TYPE_CHECKING:

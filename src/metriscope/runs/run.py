@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from torch import Tensor
 
-__all__ = ["Run", "read_run"]
+__all__ = ["Run", "describe", "line", "read_run"]
 
 _WEIGHTS = "weights.safetensors"
 _TABLE = ".parquet"
@@ -64,3 +65,28 @@ def read_run(folder: Path) -> Run:
     small = ("spec.json", "record.json", "provenance.json")
     spec, record, provenance = (read_fields(read_listed(folder, name, files)) for name in small)
     return Run(folder.name, spec, record, provenance, folder)
+
+
+def line(run: Run) -> str:
+    """Return the run's address and what was asked, on one line."""
+    asked = ", ".join(f"{k}={_short(v)}" for k, v in run.spec.items() if k != "kind")
+    return f"{run.address[:12]}  {run.kind}  {asked}"
+
+
+def describe(run: Run) -> str:
+    """Return what was asked, what came of it, where it came from, and what it holds."""
+    parts = {"specification": run.spec, "record": run.record, "provenance": run.provenance}
+    texts = [f"address {run.address}"]
+    texts += [f"{name}\n{json.dumps(part, indent=2, ensure_ascii=False)}" for name, part in parts.items()]
+    shapes = [f"  {name}  {tuple(t.shape)} {str(t.dtype)[6:]}" for name, t in run.tensors().items()]
+    tables = [f"  {name}  {len(run.table(name)):,} rows" for name in run.tables]
+    return "\n".join([*texts, "tensors", *shapes, "tables", *tables])
+
+
+def _short(value: object) -> str:
+    if isinstance(value, dict):
+        inner = ", ".join(f"{k}={_short(v)}" for k, v in value.items() if k != "kind")
+        return f"({inner})"
+    if isinstance(value, list):
+        return "[" + " ".join(_short(v) for v in value) + "]"
+    return str(value)

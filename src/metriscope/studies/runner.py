@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from metriscope.runs.disk import temporary
+from metriscope.common.files import temporary
 from metriscope.runs.errors import Unfinished, reason
 from metriscope.studies.contract import Study, study
 

@@ -1,9 +1,8 @@
 """Protocols and the training loop, once, batched over trials."""
 
+from metriscope.common.progress import progress
 from metriscope.train.engines import CompiledEngine, StackedEngine, engine_for
-from metriscope.train.loop import Cohort, CohortPass, Diverged, Pace, fit, workers_available
-from metriscope.train.progress import progress
-from metriscope.train.protocol import Protocol, recorded_epochs
+from metriscope.train.loop import Cohort, CohortPass, Diverged, Pace, Protocol, fit, recorded_epochs, workers_available
 
 __all__ = [
     "Cohort",

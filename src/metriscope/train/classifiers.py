@@ -3,7 +3,7 @@
 Axes: S networks, N points, D features, K units, C classes, E epochs.
 
 Networks whose activations and head have kernels are trained by the same compiled passes over points that were packed
-once (:mod:`metriscope.train.blocks`); any other row of :data:`metriscope.nn.ARCHITECTURES` is trained by autograd. A
+once (:mod:`metriscope.train.sparse_points`); any other row of :data:`metriscope.nn.ARCHITECTURES` is trained by autograd. A
 network never meets its company: it ends bit-identical alone, among twenty, and on any number of threads.
 """
 
@@ -17,14 +17,25 @@ import numpy as np
 import torch
 from jaxtyping import Float, Float32, Int
 from torch import Tensor
+from torch.nn import functional as F
 
-from metriscope.nn import ARCHITECTURES
-from metriscope.train import blocks
-from metriscope.train.blocks import GROUP, PADDING
+from metriscope.nn import ARCHITECTURES, build
+from metriscope.train import sparse_points as blocks
 from metriscope.train.loop import workers_available
-from metriscope.train.uncompiled import AutogradClassifier
+from metriscope.train.sparse_points import GROUP, PADDING
 
-__all__ = ["Classifier", "Examples", "Network", "Scores", "advance", "classifier", "compilable", "examples", "measure"]
+__all__ = [
+    "AutogradClassifier",
+    "Classifier",
+    "Examples",
+    "Network",
+    "Scores",
+    "advance",
+    "classifier",
+    "compilable",
+    "examples",
+    "measure",
+]
 
 # The sum over blocks is taken in this many parts, whatever the number of threads, and the parts are then added.
 PARTS = 2
@@ -82,7 +93,7 @@ class Classifier:
     def __init__(self, architecture: str, state: Mapping[str, Tensor]) -> None:
         if architecture not in ARCHITECTURES:
             raise ValueError(f"architecture must be one of {', '.join(ARCHITECTURES)}, got {architecture!r}")
-        from metriscope.train import heads
+        from metriscope.train import classifier_passes as heads
 
         row = ARCHITECTURES[architecture]
         self.distances, self.biased = row.head == "offset-l2", row.bias
@@ -114,14 +125,14 @@ class Classifier:
 
     def gradient(self) -> tuple[np.ndarray, ...]:
         """Return arrays for a gradient; features that only fill up a group go to a row behind the last."""
-        from metriscope.train.heads import aligned
+        from metriscope.train.classifier_passes import aligned
 
         plane, *others = self.values
         return (aligned(self.features + 1, plane.shape[1]), *(aligned(*array.shape) for array in others))
 
     def room(self, rows: int) -> tuple[np.ndarray, ...]:
         """Return arrays for a pass over blocks of ``rows`` points."""
-        from metriscope.train.heads import room
+        from metriscope.train.classifier_passes import room
 
         return room(rows, self.values[0].shape[1], len(self.values[2]))
 
@@ -139,7 +150,7 @@ def compilable(architecture: str) -> bool:
     >>> compilable("abs2-neg")
     True
     """
-    from metriscope.train import heads
+    from metriscope.train import classifier_passes as heads
 
     row = ARCHITECTURES[architecture]
     return row.hidden in heads.HIDDEN and row.head in heads.HEADS and row.output in heads.OUTPUTS
@@ -185,7 +196,7 @@ def advance(
 def _train(
     network: Network, data: Examples, epochs: int, lr: float, mapped: Callable[..., Iterable[None]]
 ) -> Float[np.ndarray, "e 2"]:
-    from metriscope.train import heads
+    from metriscope.train import classifier_passes as heads
 
     if isinstance(network, AutogradClassifier):
         return network.train(data.x, data.y, epochs, lr)
@@ -220,7 +231,7 @@ def measure(networks: Sequence[Network], data: Examples, workers: int | None = N
 
 
 def _measure(network: Network, data: Examples) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    from metriscope.train import heads
+    from metriscope.train import classifier_passes as heads
 
     if isinstance(network, AutogradClassifier):
         return network.measure(data.x, data.y, heads.ACTIVE)
@@ -248,3 +259,52 @@ def _gradient_side(packed: blocks.Packed) -> tuple[np.ndarray, ...]:
 
 def _up(size: int, step: int) -> int:
     return -(-size // step) * step
+
+
+class AutogradClassifier:
+    """One named network in training, as a plain module.
+
+    >>> model = build("relu", in_features=4, hidden=3, out_features=2)
+    >>> AutogradClassifier("relu", model.state_dict()).classes
+    2
+    """
+
+    def __init__(self, architecture: str, state: Mapping[str, Tensor]) -> None:
+        first = state["0.weight"]
+        head = next(value for name, value in state.items() if name.startswith("2.") and value.ndim == 2)
+        (self.units, self.features), self.classes = first.shape, len(head)
+        unused = torch.Generator()
+        self.model = build(architecture, self.features, self.units, self.classes, unused)
+        self.model.load_state_dict(dict(state))
+
+    def state(self) -> dict[str, Tensor]:
+        """Return the parameters as the network's ``state_dict`` has them, as copies."""
+        return {name: value.detach().clone() for name, value in self.model.state_dict().items()}
+
+    def train(
+        self, x: Float32[np.ndarray, "n d"], y: Int[np.ndarray, n], epochs: int, lr: float
+    ) -> Float[np.ndarray, "e 2"]:
+        """Take full-batch steps; return summed loss and number of right answers before each."""
+        points, labels = torch.from_numpy(x), torch.from_numpy(y)
+        found = np.zeros((epochs, 2))
+        for epoch in range(epochs):
+            outputs = self.model(points)
+            loss = F.cross_entropy(outputs, labels)
+            gradients = torch.autograd.grad(loss, list(self.model.parameters()))
+            found[epoch] = float(loss.detach()) * len(labels), int((outputs.argmax(1) == labels).sum())
+            with torch.no_grad():
+                for parameter, gradient in zip(self.model.parameters(), gradients, strict=True):
+                    parameter.sub_(gradient, alpha=lr)
+        return found
+
+    @torch.no_grad()
+    def measure(
+        self, x: Float32[np.ndarray, "n d"], y: Int[np.ndarray, n], active: float
+    ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+        """Return summed loss and right answers, and on how many points each unit and each output is active."""
+        points, labels = torch.from_numpy(x), torch.from_numpy(y)
+        hidden = self.model[:2](points)
+        outputs = self.model[2:](hidden)
+        loss = float(F.cross_entropy(outputs, labels, reduction="sum"))
+        counts = [(part.abs() > active).sum(0).double().numpy() for part in (hidden, outputs)]
+        return np.array([loss, float((outputs.argmax(1) == labels).sum())]), counts[0], counts[1]

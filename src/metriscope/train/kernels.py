@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit
 
-from metriscope.train.blocks import GROUP, PADDING
+from metriscope.train.sparse_points import GROUP, PADDING
 
 __all__ = ["FAST", "Kernels", "chosen", "plain", "vectors"]
 
@@ -86,7 +86,7 @@ def plain() -> Kernels:
 
 def vectors(lanes: int | None = None, count: int | None = None) -> Kernels:
     """Return vector code of ``count`` vectors of ``lanes`` floats each; None for what suits numba's target."""
-    from metriscope.train import lanes as code
+    from metriscope.train import simd as code
 
     shape = code.shape_for(code.target_features())
     shape = code.Shape(lanes or shape.lanes, count or shape.vectors)

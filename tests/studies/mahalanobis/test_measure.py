@@ -24,7 +24,7 @@ from metriscope.studies.mahalanobis.trials.measure import (
     truth_row,
 )
 from metriscope.studies.mahalanobis.trials.plan import METRICS, Analytic, Measurement
-from metriscope.studies.printed import published
+from metriscope.studies.published import published
 
 
 def one_job(dim, samples=500, **task):

@@ -12,7 +12,7 @@ from scipy import stats
 
 from metriscope.data.registry import row
 from metriscope.runs import Driver, Store
-from metriscope.studies.printed import published
+from metriscope.studies.published import published
 from metriscope.studies.representation.accuracy import measure as accuracy
 from metriscope.studies.representation.accuracy.figures import shown_curve
 from metriscope.studies.representation.contradictions import measure as contradictions

@@ -19,7 +19,8 @@ from metriscope.studies.vq.lemmas.measure import (
     wider_distances,
 )
 from metriscope.studies.vq.lemmas.plan import KINDS, Lot, TentMaps
-from metriscope.vq import capture, linear_regions
+from metriscope.vq import linear_regions
+from metriscope.vq.capture import capture
 
 NETWORKS = range(60)
 SHALLOW, DEEP = (Lot(kind, 0, seed=7) for kind in KINDS)

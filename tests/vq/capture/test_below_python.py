@@ -9,9 +9,9 @@ import pytest
 import torch
 from torch import nn
 
-from metriscope.vq import packing
-from metriscope.vq.capture import capture
-from metriscope.vq.packing import _pack_bits
+from metriscope.vq.capture import packing
+from metriscope.vq.capture.capture import capture
+from metriscope.vq.capture.packing import _pack_bits
 from vq.capture.networks import NETWORKS, drawn, points
 
 KIND, SHAPE = NETWORKS["residual convolutions"]

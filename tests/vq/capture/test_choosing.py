@@ -7,7 +7,7 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from metriscope.vq.capture import capture, describe
+from metriscope.vq.capture.capture import capture, describe
 from vq.capture.networks import drawn, points
 
 

@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from metriscope.vq.capture import capture
+from metriscope.vq.capture.capture import capture
 from vq.capture.networks import Text, drawn, points, signs_by_hand
 
 MODEL = drawn(nn.Sequential(nn.Linear(4, 6), nn.ReLU(), nn.Linear(6, 5), nn.Tanh()))

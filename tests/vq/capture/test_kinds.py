@@ -9,7 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from metriscope.nn import Abs
-from metriscope.vq.capture import capture, describe
+from metriscope.vq.capture.capture import capture, describe
 from vq.capture.networks import NETWORKS, Calls, drawn, flat, points, signs_by_hand
 
 AT_ZERO = (0.0,)

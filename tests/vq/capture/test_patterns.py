@@ -13,10 +13,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from metriscope.runs import StoreError
-from metriscope.vq import storage
-from metriscope.vq.capture import capture
-from metriscope.vq.patterns import Layer, Patterns, check_same_points
-from metriscope.vq.storage import Shards
+from metriscope.vq.capture import storage
+from metriscope.vq.capture.capture import capture
+from metriscope.vq.capture.patterns import Layer, Patterns, check_same_points
+from metriscope.vq.capture.storage import Shards
 from vq.capture.networks import NETWORKS, drawn, points
 
 patient = settings(deadline=None, max_examples=60)

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
 
-from metriscope.vq.capture import capture
+from metriscope.vq.capture.capture import capture
 from vq.capture.networks import flat, points
 
 

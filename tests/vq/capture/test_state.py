@@ -16,9 +16,9 @@ from torch.nn import functional as F
 from torch.nn.modules import module as global_hooks
 from torch.utils.data import DataLoader, TensorDataset
 
-from metriscope.vq import packing
-from metriscope.vq.capture import capture, describe
-from metriscope.vq.packing import RowBuffer
+from metriscope.vq.capture import packing
+from metriscope.vq.capture.capture import capture, describe
+from metriscope.vq.capture.packing import RowBuffer
 from vq.capture.networks import NETWORKS, ResidualConvolutions, drawn, points
 
 HOOKS = [name for name in vars(nn.Module()) if "hook" in name]

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from metriscope.vq import Alignment, Patterns, alignment
+from metriscope.vq import Alignment, Patterns
+from metriscope.vq.measures import alignment
 from vq.measures.cases import PLAIN, centred, clouds, cloudy, columns, module, patient, signs
 from vq.units.cases import bit_matrices, patterns
 

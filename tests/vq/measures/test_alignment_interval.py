@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from metriscope.vq import alignment
+from metriscope.vq.measures import alignment
 from vq.measures.cases import PLAIN, signs
 from vq.measures.test_alignment import both, go, pair, ways
 from vq.units.cases import patterns

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from metriscope.vq import alignment
+from metriscope.vq.measures import alignment
 from vq.measures.test_alignment import both, go, pair, ways
 from vq.units.cases import patterns
 

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metriscope.vq import bits
-from metriscope.vq.bits import centred_products, project, sign_products, tables_of, unit_sums
+from metriscope.vq.measures import sign_products as bits
+from metriscope.vq.measures.sign_products import centred_products, project, sign_products, tables_of, unit_sums
 from vq.measures.cases import patient
 
 shapes = st.tuples(st.integers(1, 70), st.integers(1, 6), st.integers(1, 9))

@@ -5,8 +5,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metriscope.vq import hamming
-from metriscope.vq.hamming import columns_of, compact_dtype, in_parallel, row_slices, write_distances
+from metriscope.vq.measures import hamming
+from metriscope.vq.measures.hamming import columns_of, compact_dtype, in_parallel, row_slices, write_distances
 from vq.measures.cases import patient
 
 

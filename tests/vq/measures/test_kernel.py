@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metriscope.vq import vq_blocks, vq_kernel
-from metriscope.vq.kernel import layer_weights
+from metriscope.vq.measures.kernel import layer_weights
 from vq.measures.cases import clouds, columns, distances, module, patient, signs
 from vq.units.cases import hamming, layered, patterns
 

@@ -7,7 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metriscope.vq import VQMDS, Patterns, alignment, heat_cosine, vq_kernel
+from metriscope.vq import VQMDS, Patterns, heat_cosine, vq_kernel
+from metriscope.vq.measures import alignment
 from vq.measures.cases import clouds, patient
 from vq.units.cases import patterns
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from torch import nn
 
-from metriscope.nn.drawing import empty_linear
+from metriscope.nn.initialization import empty_linear
 from metriscope.rng import stream
-from metriscope.vq.patterns import Layer, Patterns
+from metriscope.vq.capture.patterns import Layer, Patterns
 
 # The first call of a kernel or of a thread pool may take longer than any later one.
 patient = settings(deadline=None, max_examples=50)

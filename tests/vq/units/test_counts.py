@@ -11,9 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from metriscope.nn.drawing import empty_linear
+from metriscope.nn.initialization import empty_linear
 from metriscope.rng import stream
-from metriscope.vq.counts import local_complexity, naswot_score, pattern_multiplicities, region_count
+from metriscope.vq.units.novelty import local_complexity, naswot_score, pattern_multiplicities, region_count
 from vq.units.cases import hamming, layered, mlp, patient, patterns, plain_bits
 
 

@@ -11,12 +11,12 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from metriscope.nn import init_through_points
-from metriscope.nn.drawing import empty_linear
+from metriscope.nn.initialization import empty_linear
 from metriscope.rng import stream
-from metriscope.vq.novelty import novelty
+from metriscope.vq.units.novelty import novelty
 from vq.units.cases import hamming, patient, patterns, plain_bits
 
-module = sys.modules["metriscope.vq.novelty"]
+module = sys.modules["metriscope.vq.units.novelty"]
 
 
 @pytest.fixture(params=[None, (3, 4), (1, 1)])

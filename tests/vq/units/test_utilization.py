@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 from torch import nn
 
 from metriscope.rng import stream
-from metriscope.vq.capture import capture
-from metriscope.vq.utilization import STATUSES, UtilizationTracker, utilization
+from metriscope.vq.capture.capture import capture
+from metriscope.vq.units.utilization import STATUSES, UtilizationTracker, utilization
 from vq.units.cases import bit_matrices, layered, mlp, patient, patterns, plain_bits
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from metriscope.report.explorer.page import explorer_page
 from metriscope.report.explorer.scene import Scene
+from metriscope.report.explorer.web_page import explorer_page
 
 __all__ = ["Scene", "explorer_page"]

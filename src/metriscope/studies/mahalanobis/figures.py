@@ -19,7 +19,7 @@ from metriscope.studies.mahalanobis.plan import NAME, Plan
 from metriscope.studies.mahalanobis.starts.measure import curve
 from metriscope.studies.mahalanobis.trials.measure import TITLES
 from metriscope.studies.mahalanobis.trials.plan import METRICS
-from metriscope.studies.printed import published
+from metriscope.studies.published import published
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -18,7 +18,7 @@ from metriscope.studies.judging import Criterion, Statement, Values
 from metriscope.studies.mahalanobis.plan import DIMS, NAME
 from metriscope.studies.mahalanobis.trials.measure import TITLES
 from metriscope.studies.mahalanobis.trials.plan import METRICS
-from metriscope.studies.printed import published
+from metriscope.studies.published import published
 
 if TYPE_CHECKING:
     from metriscope.studies.judging import Tables

@@ -11,7 +11,7 @@ from metriscope.studies.mahalanobis.plan import NAME, TITLE, Plan
 from metriscope.studies.mahalanobis.starts.page import starts
 from metriscope.studies.mahalanobis.trials import page as trials
 from metriscope.studies.mahalanobis.trials.measure import RANKED
-from metriscope.studies.printed import source_of
+from metriscope.studies.published import source_of
 
 __all__ = ["sections"]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from metriscope.report import Claim, Details, Ledger, Prose, Section, Table
-from metriscope.studies.printed import source_of
+from metriscope.studies.published import source_of
 from metriscope.studies.representation.accuracy import page as accuracy
 from metriscope.studies.representation.contradictions import page as contradictions
 from metriscope.studies.representation.hyperplanes import page as hyperplanes

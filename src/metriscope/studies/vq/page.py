@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from metriscope.report import Claim, Details, Ledger, Prose, Section, Table
-from metriscope.studies.printed import source_of
+from metriscope.studies.published import source_of
 from metriscope.studies.vq.beyond import page as beyond
 from metriscope.studies.vq.digits import page as digits
 from metriscope.studies.vq.explorer import page as explorer

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from metriscope import data
 from metriscope.nn import ACTIVATIONS, stack_state, unstack
-from metriscope.nn.drawing import fresh_linear
+from metriscope.nn.initialization import fresh_linear
 from metriscope.rng import derive, stream
 from metriscope.runs import Result, Run, Work
 from metriscope.studies.vq.networks.plan import GROUP, ROLES, STUDY, TOGETHER, Group, Images, MoonPoints, Shape

@@ -14,7 +14,7 @@ from metriscope.studies.mahalanobis.measure import Results
 from metriscope.studies.mahalanobis.plan import NAME, PAPER, Plan
 from metriscope.studies.mahalanobis.trials.measure import TITLES, best_trials
 from metriscope.studies.mahalanobis.trials.plan import METRICS
-from metriscope.studies.printed import published
+from metriscope.studies.published import published
 
 __all__ = ["beside", "lost", "metrics", "placement", "protocol"]
 

@@ -15,7 +15,7 @@ import pandas as pd
 from jaxtyping import Float
 
 from metriscope.functional import Moments, cohens_d, holm, moments, paired_test, student_test, summarize, welch_test
-from metriscope.studies.printed import published
+from metriscope.studies.published import published
 from metriscope.studies.representation.plan import BASE, DISTANCES, NAME, Comparing, Setting
 from metriscope.studies.representation.train import HISTORY, Trained
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from metriscope.report import Figure, to_svg
-from metriscope.report.scatter import LABEL_COLOURS
+from metriscope.report.plots import LABEL_COLOURS
 from metriscope.report.style import INK, figure
 from metriscope.studies.representation.hyperplanes.measure import Unit
 from metriscope.studies.representation.measure import Results

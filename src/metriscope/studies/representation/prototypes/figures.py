@@ -7,7 +7,7 @@ import math
 import numpy as np
 
 from metriscope.report import Figure, to_svg
-from metriscope.report.scatter import LABEL_COLOURS
+from metriscope.report.plots import LABEL_COLOURS
 from metriscope.report.style import COLOURS, figure, log_axes
 from metriscope.studies.representation.measure import Results
 from metriscope.studies.representation.plan import title

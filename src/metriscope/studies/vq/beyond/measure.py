@@ -22,7 +22,9 @@ from metriscope.studies.vq.networks.measure import ends_of, stored, trained
 from metriscope.studies.vq.networks.plan import Group
 from metriscope.studies.vq.spheres.measure import entropy_rank, participation_ratio, pattern_separation
 from metriscope.studies.vq.train import Networks, sample
-from metriscope.vq import VQMDS, Patterns, alignment, capture
+from metriscope.vq import VQMDS, Patterns
+from metriscope.vq.capture import capture
+from metriscope.vq.measures import alignment
 
 __all__ = ["Results", "measure"]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from metriscope.report import Evidence, mean_text, number
 from metriscope.studies.evidence import Above
 from metriscope.studies.judging import Criterion, Statement, Values
-from metriscope.studies.printed import published
+from metriscope.studies.published import published
 from metriscope.studies.vq.digits.plan import FORMS, INITIAL, PAIRS, TRAINED, Band, name_of
 from metriscope.studies.vq.networks.plan import STUDY
 

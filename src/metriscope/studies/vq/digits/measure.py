@@ -16,12 +16,14 @@ from scipy import stats
 
 from metriscope.rng import derive
 from metriscope.runs import Driver, Finished
-from metriscope.studies.printed import published
+from metriscope.studies.published import published
 from metriscope.studies.vq.digits.plan import FORMS, INITIAL, PAIRS, TRAINED, Band, Comparing, Digits, Pair, name_of
 from metriscope.studies.vq.networks.measure import ends_of, stored, trained
 from metriscope.studies.vq.networks.plan import STUDY, Group
 from metriscope.studies.vq.train import Networks, sample
-from metriscope.vq import Patterns, alignment, capture, heat_cosine
+from metriscope.vq import Patterns, heat_cosine
+from metriscope.vq.capture import capture
+from metriscope.vq.measures import alignment
 
 __all__ = ["Nearest", "Results", "Simultaneous", "crossings", "measure", "nearest", "printed", "simultaneous"]
 

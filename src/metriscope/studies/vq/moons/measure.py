@@ -23,7 +23,9 @@ from metriscope.studies.vq.moons.plan import MEASURES, Moons, Turning
 from metriscope.studies.vq.networks.measure import ends_of, stored, trained
 from metriscope.studies.vq.networks.plan import ROLES
 from metriscope.studies.vq.train import Networks, sample
-from metriscope.vq import VQMDS, Patterns, alignment, capture, vq_kernel
+from metriscope.vq import VQMDS, Patterns, vq_kernel
+from metriscope.vq.capture import capture
+from metriscope.vq.measures import alignment
 
 __all__ = ["Picture", "Results", "compare", "comparisons", "disc", "gaps", "measure", "turn_rows"]
 

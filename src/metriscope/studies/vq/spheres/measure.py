@@ -19,7 +19,8 @@ from metriscope.runs import Driver, Finished
 from metriscope.studies.vq.networks.measure import ends_of, stored, trained
 from metriscope.studies.vq.spheres.plan import ROLES, Separation, Spheres
 from metriscope.studies.vq.train import Networks, sample
-from metriscope.vq import VQMDS, Patterns, capture, vq_kernel
+from metriscope.vq import VQMDS, Patterns, vq_kernel
+from metriscope.vq.capture import capture
 
 __all__ = [
     "Panel",

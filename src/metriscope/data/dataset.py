@@ -1,0 +1,89 @@
+"""What every data set is once it is loaded: a training part and a test part, each with its labels.
+
+Axes: N examples; labels are 0 to k - 1.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int64, Shaped
+
+from metriscope.data.locations import DataError
+
+__all__ = ["DataSet", "Labelled", "Parts", "check_labels", "content_digest", "every_fifth", "split"]
+
+
+@dataclass(frozen=True, eq=False)
+class Labelled:
+    """Examples and the class of each."""
+
+    x: Shaped[np.ndarray, "n ..."]
+    y: Int64[np.ndarray, n]
+
+    def __post_init__(self) -> None:
+        if self.y.shape != (len(self.x),):
+            raise DataError(f"{len(self.x)} examples need as many labels, not an array of shape {self.y.shape}")
+
+    def __len__(self) -> int:
+        return len(self.y)
+
+    def __getitem__(self, rows: Any) -> Labelled:
+        return Labelled(self.x[rows], self.y[rows])
+
+
+Parts = tuple[Labelled, Labelled]
+
+
+@dataclass(frozen=True, eq=False)
+class DataSet:
+    """A named data set: what to train on, what to test on, and a note on how it came to be."""
+
+    name: str
+    train: Labelled
+    test: Labelled
+    note: str
+
+
+def every_fifth(labels: Int64[np.ndarray, n]) -> np.ndarray:
+    """Say of each example whether it is the fifth, tenth, ... of its class.
+
+    >>> every_fifth(np.array([0, 1, 0, 0, 0, 0, 0])).nonzero()
+    (array([5]),)
+    """
+    chosen = np.zeros(len(labels), dtype=bool)
+    for label in np.unique(labels):
+        chosen[np.flatnonzero(labels == label)[4::5]] = True
+    return chosen
+
+
+def split(x: np.ndarray, y: np.ndarray, test: np.ndarray) -> Parts:
+    """Return the training part and the test part, which ``test`` marks; the order stays."""
+    whole = Labelled(x, y.astype(np.int64))
+    return whole[~test], whole[test]
+
+
+def check_labels(name: str, parts: Parts, classes: int) -> None:
+    """Refuse labels that are not 0 to ``classes - 1``."""
+    for part, held in zip(("training", "test"), parts, strict=True):
+        wrong = held.y[(held.y < 0) | (held.y >= classes)]
+        if len(wrong):
+            raise DataError(f"the {part} part of {name} holds the label {wrong[0]}, expected 0 to {classes - 1}")
+
+
+def content_digest(parts: Parts) -> str:
+    """Return the SHA-256 of both parts: dtype, shape and little-endian bytes of each array.
+
+    >>> one, two = Labelled(np.zeros((1, 4)), np.array([0])), Labelled(np.zeros((1, 2, 2)), np.array([0]))
+    >>> len(content_digest((one, two))), content_digest((one, two)) == content_digest((one, one))
+    (64, False)
+    """
+    digest = hashlib.sha256()
+    for array in (array for part in parts for array in (part.x, part.y)):
+        plain = np.ascontiguousarray(array, array.dtype.newbyteorder("<"))
+        digest.update(f"{plain.dtype.str} {plain.shape}\n".encode())
+        digest.update(plain.tobytes())
+    return digest.hexdigest()

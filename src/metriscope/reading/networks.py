@@ -1,0 +1,340 @@
+"""Turn what a user names on the command line into objects: networks, weights, arrays, saved patterns.
+
+What the user's own code raises becomes a ``NetworkError``: one sentence that names the place in that code.
+"""
+
+from __future__ import annotations
+
+import importlib
+import importlib.util
+import re
+import sys
+import sysconfig
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from traceback import walk_tb
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+if TYPE_CHECKING:
+    from types import FrameType
+
+    import numpy as np
+    from torch import nn
+
+    from metriscope.vq import Patterns
+
+__all__ = [
+    "NetworkError",
+    "NetworkName",
+    "check_comparable",
+    "load_array",
+    "load_labels",
+    "load_model",
+    "network_name",
+    "patterns_of",
+    "short_name",
+]
+
+_FACTORY = re.compile(r"(?P<factory>[^\W\d]\w*)(?:@(?P<weights>.+))?", re.DOTALL)
+_PACKAGE = "metriscope"
+# Where capture, while a network runs, hands a PyTorch function that it watches on.
+_HANDOVERS = {"_call", "__torch_function__", "__torch_dispatch__"}
+
+
+class NetworkError(RuntimeError):
+    """The user's network could not be made or run; the message says what was raised, and where in their code."""
+
+
+class NetworkName(NamedTuple):
+    """A network as it is named on the command line: where its factory is, the factory, and its weights if any."""
+
+    place: str
+    factory: str
+    weights: Path | None
+
+    @property
+    def target(self) -> str:
+        """Return the name without the weights."""
+        return f"{self.place}:{self.factory}"
+
+    @property
+    def is_there(self) -> bool:
+        """Say whether its place is a file that is there or could be a module, and its weights are there."""
+        is_file = self.place.endswith(".py")
+        placed = Path(self.place).is_file() if is_file else all(map(str.isidentifier, self.place.split(".")))
+        return placed and (self.weights is None or self.weights.is_file())
+
+
+def network_name(named: str) -> NetworkName:
+    """Return the parts of ``place:factory`` or ``place:factory@weights.safetensors``.
+
+    Paths may hold ``:`` and ``@``. A factory is a Python name, which can hold neither; where that leaves several
+    readings, the first one counts whose files are there.
+
+    >>> network_name("nets@v2/small.py:cnn@runs@home/1.safetensors")
+    NetworkName(place='nets@v2/small.py', factory='cnn', weights=...Path('runs@home/1.safetensors'))
+    """
+    colons = [at for at, letter in enumerate(named) if letter == ":" and at]
+    found = [(named[:at], match) for at in colons if (match := _FACTORY.fullmatch(named, at + 1))]
+    names = [NetworkName(place, m["factory"], Path(m["weights"]) if m["weights"] else None) for place, m in found]
+    if not names:
+        raise ValueError(
+            f"{named!r} does not name a network or a folder of saved patterns: write package.module:factory or "
+            "path/to/file.py:factory, and behind it @weights.safetensors if it has weights"
+        )
+    return next((name for name in names if name.is_there), names[0])
+
+
+def short_name(named: str) -> str:
+    """Return what a network is called on a page: its factory, and its weights' file if it has one.
+
+    >>> short_name("models/small.py:cnn@seeds/1.safetensors"), short_name("models/saved")
+    ('cnn, 1', 'saved')
+    """
+    if Path(named).is_dir() or ":" not in named:
+        return Path(named).name or named
+    name = network_name(named)
+    return f"{name.factory}, {name.weights.stem}" if name.weights else name.factory
+
+
+def load_array(path: Path) -> np.ndarray:
+    """Return the points in a ``.npy`` file."""
+    import numpy as np
+
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}")
+    try:
+        array = np.load(path, allow_pickle=False)
+    except (ValueError, EOFError, OSError) as error:
+        raise ValueError(f"{path} is not a whole .npy file of plain numbers: {error}") from None
+    if not isinstance(array, np.ndarray) or array.ndim == 0 or len(array) == 0:
+        raise ValueError(f"{path} holds no points")
+    if array.dtype.kind == "f" and not np.isfinite(array).all():
+        raise ValueError(f"{path} holds NaN or infinite values")
+    return array
+
+
+def load_labels(path: Path | None, points: int) -> np.ndarray | None:
+    """Return one label per point from a ``.npy`` file, or nothing where none is named."""
+    if path is None:
+        return None
+    labels = load_array(path)
+    if labels.shape != (points,):
+        raise ValueError(f"{path} holds an array of shape {labels.shape}, not one label for each of {points} points")
+    return labels
+
+
+def load_model(target: str, weights: Path | None = None) -> nn.Module:
+    """Return the network that ``package.module:factory`` or ``path/to/file.py:factory`` makes.
+
+    ``weights`` is a safetensors file of its state; every entry must fit.
+    """
+    from torch import nn
+
+    make = _factory(target)
+    with _users_code(target):
+        model = make()
+    if not isinstance(model, nn.Module):
+        raise ValueError(f"{target} returned a {type(model).__name__}, not a torch.nn.Module")
+    if weights is not None:
+        _load_weights(model, weights)
+    return model
+
+
+def _factory(target: str) -> Callable[[], Any]:
+    place, _, name = target.rpartition(":")
+    found = getattr(_module(place), name, None)
+    if not callable(found):
+        raise ValueError(f"{place} has no function or class {name!r}")
+    return found
+
+
+def _module(place: str) -> Any:
+    if place.endswith(".py"):
+        return _module_from(Path(place))
+    # The console script's own folder is on the path, the user's is not.
+    if str(Path.cwd()) not in sys.path:
+        sys.path.insert(0, str(Path.cwd()))
+    with _users_code(place):
+        try:
+            return importlib.import_module(place)
+        except ModuleNotFoundError as error:
+            # A module that is there may itself import one that is not: that is for its author to see.
+            if error.name is None or not f"{place}.".startswith(f"{error.name}."):
+                raise
+            absent = str(error)
+    raise ValueError(f"cannot import {place}: {absent}")
+
+
+def _module_from(path: Path) -> Any:
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}")
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    # Before it runs: dataclasses and the like look their own module up.
+    placed = sys.modules.setdefault(path.stem, module) is module
+    try:
+        with _users_code(str(path)):
+            spec.loader.exec_module(module)
+    except NetworkError:
+        if placed:
+            del sys.modules[path.stem]
+        raise
+    return module
+
+
+def _load_weights(model: nn.Module, path: Path) -> None:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    if not path.is_file():
+        raise ValueError(f"there is no file {path}")
+    try:
+        state = load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"{path} is not a whole safetensors file: {error}") from None
+    misfit = ""
+    with _users_code(f"loading {path} into the network"):
+        try:
+            model.load_state_dict(state)
+        except RuntimeError as error:
+            misfit = str(error).splitlines()[-1].strip()
+    if misfit:
+        raise ValueError(f"the weights in {path} do not fit the network: {misfit}")
+
+
+def patterns_of(
+    named: str, data: np.ndarray | None, layers: tuple[str, ...] = (), weights: Path | None = None
+) -> Patterns:
+    """Return the patterns of ``factory``, ``factory@weights.safetensors``, or a folder of saved patterns.
+
+    ``weights`` are those of a factory that is named without any.
+    """
+    if Path(named).is_dir():
+        return _saved_patterns(Path(named), data)
+    name = network_name(named)
+    if data is None:
+        raise ValueError(f"{named} is a network: its patterns need --data")
+    if weights is not None and name.weights is not None:
+        raise ValueError(f"weights are named twice: {name.weights} and {weights}")
+    return _captured(name.target, load_model(name.target, weights or name.weights), data, layers)
+
+
+def _captured(target: str, model: nn.Module, data: np.ndarray, layers: tuple[str, ...]) -> Patterns:
+    import torch
+
+    from metriscope.vq.capture import capture
+
+    points = torch.from_numpy(data)
+    kind = next((p.dtype for p in model.parameters()), torch.float32)
+    points = points.to(kind) if points.is_floating_point() else points
+    with _users_code(f"the forward pass of {target}", model):
+        return capture(model, points, layers=list(layers) or None)
+
+
+def _saved_patterns(path: Path, data: np.ndarray | None) -> Patterns:
+    """Return the patterns of a folder, every byte of it checked."""
+    from metriscope.vq import Patterns
+
+    try:
+        found = Patterns.load(path, verify=True)
+    except (ValueError, TypeError, KeyError, AttributeError) as error:
+        # Its files are what was written, yet do not fit together.
+        raise ValueError(f"{path} is not a folder of saved patterns: {_first_line(error)}") from error
+    if not len(found):
+        raise ValueError(f"{path} holds patterns of no points")
+    empty = [layer.name for layer in found.layers if layer.width < 1]
+    if empty or not found.layers:
+        raise ValueError(f"{path} holds no signs{f' in layer {empty[0]!r}' if empty else ': it has no layers'}")
+    for layer, span in zip(found.layers, found.spans, strict=True):
+        # Bits that fill up a layer's last byte would count as units in every distance.
+        spare = (1 << (-layer.width % 8)) - 1
+        if (found.packed[:, span.stop - 1] & spare).any():
+            raise ValueError(f"{path} holds more signs than the {layer.width} of layer {layer.name!r}")
+    if data is not None and len(data) != len(found):
+        raise ValueError(f"{path} holds patterns of {len(found)} points, but --data has {len(data)}")
+    return found
+
+
+def check_comparable(first: str, one: Patterns, second: str, two: Patterns) -> None:
+    """Refuse two networks' patterns that are not of the same points in the same order."""
+    from metriscope.vq.capture.patterns import check_same_points
+
+    try:
+        check_same_points(one, two)
+    except ValueError as error:
+        raise ValueError(f"{first} and {second} cannot be compared: {error}") from None
+
+
+@contextmanager
+def _users_code(what: str, model: nn.Module | None = None) -> Iterator[None]:
+    """Turn what the user's own code raises inside the block into a ``NetworkError``.
+
+    Where ``model`` runs inside ``capture``, errors of capture itself pass unchanged.
+    """
+    try:
+        yield
+    except (Exception, SystemExit) as raised:
+        # Capture says in a sentence of its own that a model does not run; what the model raised is its cause.
+        error = raised.__cause__ if model is not None and isinstance(raised.__cause__, RuntimeError) else raised
+        frames = [(frame, line) for frame, line in walk_tb(error.__traceback__) if _module_name(frame) != __name__]
+        if model is not None and not _raised_by_network([frame for frame, _ in frames]):
+            raise
+        where = _place_of(error, frames) or _layer_of(model, frames)
+        said = _first_line(error)
+        raise NetworkError(
+            f"{what} raised {type(error).__name__}{where}{f': {said}' if said else ''} (--debug shows the traceback)"
+        ) from error
+
+
+def _raised_by_network(frames: list[FrameType]) -> bool:
+    """Say whether capture had handed over to the network, and not taken over again, when an exception was raised."""
+    from metriscope.common.model_state import Runner
+
+    own = [frame.f_code for frame in frames if _module_name(frame).startswith(f"{_PACKAGE}.vq.")]
+    entrance = Runner.__call__.__code__
+    return entrance in own and (own[-1] is entrance or own[-1].co_name in _HANDOVERS)
+
+
+def _place_of(error: BaseException, frames: list[tuple[FrameType, int]]) -> str:
+    """Return the last line of the user's own code that an exception passed through, as text; nothing if it did not."""
+    if isinstance(error, SyntaxError) and error.filename:
+        return f" at {_shown(error.filename)}:{error.lineno}"
+    places = [(frame.f_code.co_filename, line) for frame, line in frames if _is_users(frame)]
+    return f" at {_shown(places[-1][0])}:{places[-1][1]}" if places else ""
+
+
+def _is_users(frame: FrameType) -> bool:
+    """Say whether code is neither this package's nor installed nor Python's own."""
+    if _module_name(frame).split(".")[0] == _PACKAGE or frame.f_code.co_filename.startswith("<"):
+        return False
+    path = Path(frame.f_code.co_filename)
+    installed = {"site-packages", "dist-packages"} & set(path.parts)
+    return not installed and not path.is_relative_to(sysconfig.get_path("stdlib"))
+
+
+def _module_name(frame: FrameType) -> str:
+    return str(frame.f_globals.get("__name__", ""))
+
+
+def _layer_of(model: nn.Module | None, frames: list[tuple[FrameType, int]]) -> str:
+    """Return the innermost module of a network that was running, or else the last place at all, as text."""
+    names = {} if model is None else {id(module): name for name, module in model.named_modules()}
+    running = [frame.f_locals.get("self") for frame, _ in frames]
+    inside = [module for module in running if names.get(id(module))]
+    if inside:
+        return f" in layer {names[id(inside[-1])]!r} ({type(inside[-1]).__name__})"
+    return f" at {_shown(frames[-1][0].f_code.co_filename)}:{frames[-1][1]}" if frames else ""
+
+
+def _shown(filename: str) -> str:
+    """Return a path as short as it can be: from here, if it lies below."""
+    path = Path(filename)
+    return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
+
+
+def _first_line(error: BaseException) -> str:
+    return next((line.strip() for line in str(error).splitlines() if line.strip()), "")

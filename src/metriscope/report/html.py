@@ -1,0 +1,117 @@
+"""Render a Page as one HTML document that needs nothing else: no script, no font, no network."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from metriscope.report.document import STRENGTHS, VERDICTS, Block, Page, Verdict
+from metriscope.report.tables import cell, grid
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+if TYPE_CHECKING:
+    from markupsafe import Markup
+
+__all__ = ["inline", "paragraphs", "render"]
+
+# Inside HTML the parser knows SVG by its tag; without the address the page names no network place at all.
+_XMLNS = ' xmlns="http://www.w3.org/2000/svg"'
+
+
+def render(page: Page, tables: str = "tables") -> str:
+    """Return ``page`` as an HTML document; the same page gives the same bytes.
+
+    ``tables`` is the folder, beside the page, that its links to tables lead to.
+    """
+    known = {"page": page, "tables": tables, "counts": verdict_counts(page)}
+    text = _template().render(**known, provenance=list(rows(page.provenance)))
+    # The macros in front leave empty lines, and a document must open with its type.
+    return text.lstrip()
+
+
+def verdict_counts(page: Page) -> list[tuple[Verdict, int, str]]:
+    """Return how many claims have each verdict, and of what strength they are, every verdict in its fixed order."""
+    found = Counter((claim.verdict, claim.strength) for claim in page.ledger or page.claims)
+    rows = []
+    for verdict in VERDICTS:
+        parts = {strength: found[verdict, strength] for strength in STRENGTHS if found[verdict, strength]}
+        rows.append((verdict, sum(parts.values()), ", ".join(f"{count} {name}" for name, count in parts.items())))
+    return rows
+
+
+def rows(provenance: Mapping[str, object], group: str = "") -> Iterator[tuple[str, str, str]]:
+    """Yield (group, key, value) as text, with sequences joined and inner mappings as groups.
+
+    >>> list(rows({"seeds": [0, 1], "packages": {"torch": "2.6"}}))
+    [('', 'seeds', '0, 1'), ('packages', 'torch', '2.6')]
+    """
+    for key, value in provenance.items():
+        if isinstance(value, Mapping):
+            yield from rows(value, f"{group} · {key}" if group else key)
+        elif isinstance(value, (list, tuple)):
+            yield group, key, ", ".join(map(str, value))
+        else:
+            yield group, key, str(value)
+
+
+def kind(block: Block) -> str:
+    """Return the name of the macro that shows ``block``."""
+    return type(block).__name__.lower()
+
+
+@cache
+def _template() -> Template:
+    from jinja2 import Environment, StrictUndefined
+    from markupsafe import Markup
+
+    folder = files("metriscope.report")
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters |= {
+        "inline": inline,
+        "paragraphs": paragraphs,
+        "cell": cell,
+        "grid": grid,
+        "kind": kind,
+    }
+    environment.filters["drawing"] = lambda svg: Markup(svg.replace(_XMLNS, "", 1))
+    environment.globals["css"] = Markup((folder / "page.css").read_text("utf-8"))
+    return environment.from_string((folder / "page.html.j2").read_text("utf-8"))
+
+
+_MARKS = re.compile(r"`(?P<code>[^`]+)`|\*\*(?P<bold>.+?)\*\*", re.DOTALL)
+
+
+def inline(text: str) -> Markup:
+    """Return one run of text as HTML; marks inside code stay as typed.
+
+    >>> str(inline("**W** < 1, see `a**b`"))
+    '<strong>W</strong> &lt; 1, see <code>a**b</code>'
+    """
+    from markupsafe import Markup, escape
+
+    # A number and its per cent sign stay on one line.
+    text = re.sub(r"(?<=\d) %", "\u00a0%", text)
+    parts: list[str] = []
+    end = 0
+    for mark in _MARKS.finditer(text):
+        parts.append(escape(text[end : mark.start()]))
+        code, bold = mark["code"], mark["bold"]
+        parts.append(
+            Markup("<code>{}</code>").format(code) if code else Markup("<strong>{}</strong>").format(inline(bold))
+        )
+        end = mark.end()
+    return Markup("").join((*parts, escape(text[end:])))
+
+
+def paragraphs(text: str) -> list[Markup]:
+    r"""Return the paragraphs of ``text``, which blank lines separate.
+
+    >>> [str(part) for part in paragraphs("One.\n\n  Two.")]
+    ['One.', 'Two.']
+    """
+    return [inline(part.strip()) for part in re.split(r"\n\s*\n", text) if part.strip()]

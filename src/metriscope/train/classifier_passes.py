@@ -1,0 +1,336 @@
+"""Compiled passes of one two-layer classifier over packed points: outputs, loss, closed-form gradient.
+
+Axes: R points of a block in groups of G = 8, D features, K units and C classes, both filled up to full vectors.
+
+A group's pre-activations become outputs, loss, and the loss's derivative by the pre-activations, in place, without
+leaving the first-level cache; only the sums with the points' features, before and after, run over whole blocks.
+Derivatives are sums over points, not means.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from numba import njit
+
+from metriscope.train.kernels import FAST, chosen
+from metriscope.train.sparse_points import GROUP
+
+__all__ = [
+    "ACTIVE",
+    "HEADS",
+    "HIDDEN",
+    "KERNELS",
+    "OUTPUTS",
+    "aligned",
+    "descend",
+    "learn",
+    "measure",
+    "prepare",
+    "room",
+]
+
+HIDDEN = {"relu": 0, "abs": 1}
+HEADS = {"linear": 0, "offset-l2": 1}
+OUTPUTS = {None: 0, "relu": 1, "abs": 2}
+RELU, ABS = OUTPUTS["relu"], OUTPUTS["abs"]
+
+# A unit is active on an input where its activation is larger than this in size.
+ACTIVE = 1e-6
+
+F, I = np.float32, np.int32  # noqa: E741
+ZERO, HALF, ONE, LOWEST = F(0), F(0.5), F(1), F(-np.inf)
+
+# Columns that a call of each takes on; compiled code reads all four as constants.
+KERNELS, LANES, WIDTH, accumulate, attract = chosen()
+
+_compiled = njit(nogil=True, fastmath=FAST, error_model="numpy", boundscheck=False)
+_inlined = njit(inline="always")
+
+# exp on [-ln2/2, ln2/2] as 1 + r + r^2 P(r): Cephes' single-precision coefficients, relative error 2e-7.
+P0, P1, P2 = F(1.9875691500e-4), F(1.3981999507e-3), F(8.3334519073e-3)
+P3, P4, P5 = F(4.1665795894e-2), F(1.6666665459e-1), F(5.0000001201e-1)
+LOG2E, LN2_HIGH, LN2_LOW = F(1.44269504), F(0.693359375), F(-2.12194440e-4)
+# Below it exp is taken as zero: 1e-26 moves no weight, and what is multiplied out of smaller numbers becomes subnormal,
+# on which processors are many times slower.
+LEAST = F(-60.0)
+
+
+@_inlined
+def _exp(x: Any) -> Any:
+    # For x <= 0, branch-free, so that it becomes vector code; NaN stays NaN.
+    bounded = max(x, LEAST)
+    power = np.floor(bounded * LOG2E + HALF)
+    r = (bounded - power * LN2_HIGH) - power * LN2_LOW
+    poly = ((((P0 * r + P1) * r + P2) * r + P3) * r + P4) * r + P5
+    scale = I((I(power) + I(127)) << I(23)).view(np.float32)
+    value = (poly * r * r + r + ONE) * scale if x >= LEAST else ZERO
+    return x if x != x else value
+
+
+def aligned(*shape: int) -> np.ndarray:
+    """Return zeros in memory of PyTorch's, which begins on a cache line: vectors that straddle two cost double."""
+    return torch.zeros(shape).numpy()
+
+
+def room(rows: int, units: int, classes: int) -> tuple[np.ndarray, ...]:
+    """Return what a pass works in; ``units`` and ``classes`` are the filled-up numbers.
+
+    Pre-activations of a block; a group's activations and the derivatives by them; its head values, probabilities and
+    their derivatives by class groups; its largest outputs and sums; plain numbers of rows, and those counted by eights.
+    """
+    group, heads = (GROUP, units), (classes, GROUP)
+    arrays = [aligned(*shape) for shape in ((rows, units), group, group, heads, heads, heads, (2, GROUP))]
+    natural = np.arange(max(classes, GROUP), dtype=np.int32)
+    return (*arrays, natural, natural % np.int32(GROUP))
+
+
+@_compiled
+def _activate(z: Any, first: int, hidden: int, h: Any) -> None:
+    for g in range(GROUP):
+        for k in range(z.shape[1]):
+            h[g, k] = abs(z[first + g, k]) if hidden else max(z[first + g, k], ZERO)
+
+
+@_compiled
+def _linear(h: Any, weight: Any, bias: Any, y: Any, classes: int) -> None:
+    for c in range(classes):
+        for g in range(GROUP):
+            total = ZERO
+            for k in range(h.shape[1]):
+                total += h[g, k] * weight[c, k]
+            y[c, g] = total + bias[c]
+
+
+@_compiled
+def _distances(h: Any, mu: Any, alpha: Any, y: Any, classes: int) -> None:
+    for c in range(classes):
+        for g in range(GROUP):
+            total = ZERO
+            for k in range(h.shape[1]):
+                part = alpha[c, k] * (h[g, k] - mu[c, k])
+                total += part * part
+            y[c, g] = F(math.sqrt(total))
+
+
+@_inlined
+def _output(y: Any, output: int, sign: Any) -> Any:
+    if output == RELU:
+        return sign * max(y, ZERO)
+    return sign * abs(y) if output == ABS else sign * y
+
+
+@_inlined
+def _slope(y: Any, head: int, output: int, sign: Any) -> Any:
+    # A distance is divided by here, which undoes its root; where it is zero, so is its gradient.
+    if head:
+        return sign / y if y != ZERO else ZERO
+    if output == RELU:
+        return sign if y > ZERO else ZERO
+    if output == ABS:
+        return sign if y > ZERO else (-sign if y < ZERO else ZERO)
+    return sign
+
+
+@_compiled
+def _softmax(y: Any, kinds: Any, classes: int, probability: Any, sums: Any) -> None:
+    _, _, output, sign = kinds
+    for g in range(GROUP):
+        sums[0, g], sums[1, g] = LOWEST, ZERO
+    for c in range(classes):
+        for g in range(GROUP):
+            value = _output(y[c, g], output, sign)
+            sums[0, g] = value if value > sums[0, g] else sums[0, g]
+    for c in range(classes):
+        for g in range(GROUP):
+            probability[c, g] = _exp(_output(y[c, g], output, sign) - sums[0, g])
+            sums[1, g] += probability[c, g]
+
+
+@_compiled
+def _score(y: Any, labels: Any, kinds: Any, sums: Any, scores: Any) -> None:
+    # Of equal outputs the first counts as the answer, as it does in PyTorch: ReLU outputs are often equal.
+    _, _, output, sign = kinds
+    for g in range(GROUP):
+        label, right = labels[g], True
+        if label >= 0:
+            own = _output(y[label, g], output, sign)
+            for c in range(label):
+                right = right and _output(y[c, g], output, sign) < own
+            scores[0] += math.log(sums[1, g]) - (own - sums[0, g])
+            scores[1] += right and own == sums[0, g]
+
+
+@_compiled
+def _differentiate(y: Any, labels: Any, kinds: Any, classes: int, room: Any) -> None:
+    # Head values become the loss's derivative by them; rows without a label only fill up a group.
+    _, head, output, sign = kinds
+    probability, turned, sums = room
+    for c in range(classes):
+        for g in range(GROUP):
+            change = probability[c, g] / sums[1, g] - (ONE if labels[g] == c else ZERO)
+            y[c, g] = change * _slope(y[c, g], head, output, sign) if labels[g] >= 0 else ZERO
+            turned[(c // GROUP) * GROUP + g, c % GROUP] = y[c, g]
+
+
+@_compiled
+def _multiply(side: Any, group: int, dense: Any, out: Any) -> None:
+    _, starts, index, values, rows = side
+    for column in range(0, out.shape[1], WIDTH):
+        accumulate(out, dense, (rows, index, values), (group, starts[group], starts[group + 1], column))
+
+
+@_compiled
+def _forward(side: Any, group: int, first: int, weights: Any, kinds: Any, room: Any) -> None:
+    """Leave a group's pre-activations, activations and head values in the room."""
+    z, h, y = room[0], room[1], room[3]
+    (plane, _, weight, alpha, offset), (lift, _) = weights
+    hidden, head, _, _ = kinds
+    for g in range(GROUP):
+        for k in range(len(lift)):
+            z[first + g, k] = lift[k]
+    _multiply(side, group, plane, z)
+    _activate(z, first, hidden, h)
+    if head:
+        _distances(h, weight, alpha, y, len(offset))
+    else:
+        _linear(h, weight, offset, y, len(offset))
+
+
+@_compiled
+def _head_gradient(weights: Any, gradient: Any, kinds: Any, room: Any) -> None:
+    """Add what a group gives to the head's gradient and leave the derivative by its activations in the room."""
+    _, h, pull, y, _, turned, _, natural, eights = room
+    (_, _, weight, _, _), (_, squares) = weights
+    _, _, of_weight, of_alpha, of_offset = gradient
+    classes, stride = len(of_offset), h.shape[1]
+    if kinds[1]:
+        for column in range(0, stride, LANES):
+            attract(h, (weight, squares, y), (pull, of_weight, of_alpha), (classes, column))
+        return
+    pull.fill(ZERO)
+    for column in range(0, stride, WIDTH):
+        accumulate(pull, weight, (natural, natural, y), (0, 0, classes, column))
+        for g in range(len(of_weight) // GROUP):
+            accumulate(of_weight, h, (natural, eights, turned), (g, g * GROUP, (g + 1) * GROUP, column))
+    for c in range(classes):
+        for g in range(GROUP):
+            of_offset[c] += y[c, g]
+
+
+@_compiled
+def _pull_back(z: Any, first: int, hidden: int, pull: Any, of_bias: Any) -> None:
+    # At zero the derivative of the absolute value is taken as zero, as PyTorch does.
+    for g in range(GROUP):
+        for k in range(z.shape[1]):
+            value = z[first + g, k]
+            below = -pull[g, k] if hidden and value < ZERO else ZERO
+            z[first + g, k] = pull[g, k] if value > ZERO else below
+    for g in range(GROUP):
+        for k in range(z.shape[1]):
+            of_bias[k] += z[first + g, k]
+
+
+@_compiled
+def _clear(gradient: Any) -> None:
+    plane, bias, weight, alpha, offset = gradient
+    plane.fill(ZERO)
+    bias.fill(ZERO)
+    weight.fill(ZERO)
+    alpha.fill(ZERO)
+    offset.fill(ZERO)
+
+
+@_compiled
+def learn(data: Any, blocks: Any, weights: Any, results: Any, kinds: Any, room: Any) -> None:
+    """Find the gradient of some blocks, and add their loss and right answers: ``results`` is both arrays.
+
+    ``data`` is the forward side, the gradient's side and the labels in packed order, eight a row, -1 for none.
+    """
+    (forward, backward, labels), (gradient, scores) = data, results
+    z, _, pull, y, probability, turned, sums, _, _ = room
+    classes = len(gradient[4])
+    _clear(gradient)
+    for block in range(blocks[0], blocks[1]):
+        start = forward[0][block]
+        for group in range(start, forward[0][block + 1]):
+            first, own = (group - start) * GROUP, labels[group]
+            _forward(forward, group, first, weights, kinds, room)
+            _softmax(y, kinds, classes, probability, sums)
+            _score(y, own, kinds, sums, scores)
+            _differentiate(y, own, kinds, classes, (probability, turned, sums))
+            _head_gradient(weights, gradient, kinds, room)
+            _pull_back(z, first, kinds[0], pull, gradient[1])
+        for group in range(backward[0][block], backward[0][block + 1]):
+            _multiply(backward, group, z, gradient[0])
+
+
+@_compiled
+def measure(data: Any, weights: Any, kinds: Any, room: Any, scores: Any, active: Any) -> None:
+    """Add loss and right answers to ``scores``, and to ``active`` the points on which each unit and output is."""
+    forward, labels = data
+    _, h, _, y, probability, _, sums, _, _ = room
+    for block in range(len(forward[0]) - 1):
+        start = forward[0][block]
+        for group in range(start, forward[0][block + 1]):
+            first, own = (group - start) * GROUP, labels[group]
+            _forward(forward, group, first, weights, kinds, room)
+            _softmax(y, kinds, len(active[1]), probability, sums)
+            _score(y, own, kinds, sums, scores)
+            _count(h, y, own, kinds, active)
+
+
+@_compiled
+def _count(h: Any, y: Any, labels: Any, kinds: Any, active: Any) -> None:
+    units, outputs = active
+    _, _, output, sign = kinds
+    for g in range(GROUP):
+        if labels[g] >= 0:
+            for k in range(len(units)):
+                units[k] += h[g, k] > ACTIVE
+            for c in range(len(outputs)):
+                outputs[c] += abs(_output(y[c, g], output, sign)) > ACTIVE
+
+
+@_compiled
+def prepare(values: Any, derived: Any, background: Any) -> None:
+    """Work out what a pass needs of the weights: biases with the background's share in them, and squared weights."""
+    plane, bias, _, alpha, _ = values
+    lift, squares = derived
+    lift.fill(ZERO)
+    for d in range(len(plane)):
+        for k in range(len(lift)):
+            lift[k] += plane[d, k]
+    for k in range(len(lift)):
+        lift[k] = bias[k] + background * lift[k]
+    for c in range(len(alpha)):
+        for k in range(len(lift)):
+            squares[c, k] = alpha[c, k] * alpha[c, k]
+
+
+@_compiled
+def descend(values: Any, squares: Any, gradients: Any, kinds: Any, steps: Any) -> None:
+    """Take one step down the sum of two gradients, in place.
+
+    ``steps`` is the rate over the number of points, the same for the head's bias, and the background, which every
+    feature of every point has.
+    """
+    plane, bias, weight, alpha, offset = values
+    one, two = gradients
+    rate, offset_rate, background = steps
+    for k in range(len(bias)):
+        one[1][k] += two[1][k]
+        bias[k] -= rate * one[1][k]
+    for d in range(len(plane)):
+        for k in range(len(bias)):
+            plane[d, k] -= rate * (one[0][d, k] + two[0][d, k] + background * one[1][k])
+    for c in range(len(weight)):
+        for k in range(len(bias)):
+            change = one[2][c, k] + two[2][c, k]
+            weight[c, k] -= rate * (-squares[c, k] * change if kinds[1] else change)
+            alpha[c, k] -= rate * alpha[c, k] * (one[3][c, k] + two[3][c, k])
+    for c in range(len(offset)):
+        offset[c] -= offset_rate * (one[4][c] + two[4][c])

@@ -1,0 +1,211 @@
+"""Vector code that a compiler does not find by itself: eight rows at a time against whole vectors of units.
+
+Axes: G = 8 rows of a group, K units. The functions made here are for use inside compiled code. Accumulators stay in
+registers for the whole sum, and each unit's sum runs in the same order whatever stands beside it.
+
+This writes LLVM through numba's internals; :mod:`metriscope.train.kernels` is the only module that may import it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from functools import cached_property
+from typing import Any, NamedTuple
+
+from llvmlite import ir  # type: ignore[import-untyped]
+from numba import types
+from numba.core import cgutils
+from numba.core.registry import cpu_target
+from numba.extending import intrinsic
+
+from metriscope.train.sparse_points import GROUP
+
+__all__ = ["Shape", "intrinsics", "shape_for", "target_features"]
+
+# Entries of a group are asked for this many numbers, two kilobytes, before their turn.
+AHEAD = 512
+
+_WORD, _FLOAT = ir.IntType(64), ir.FloatType()
+
+
+class Shape(NamedTuple):
+    """Floats of one vector, and how many vectors of each of the eight rows are held in registers at once."""
+
+    lanes: int
+    vectors: int
+
+    @property
+    def width(self) -> int:
+        """Return how many columns of a row are held at once."""
+        return self.lanes * self.vectors
+
+
+def target_features(codegen: Any = None) -> frozenset[str]:
+    """Return the features of the processor that numba compiles for, which need not be the one that it runs on.
+
+    ``NUMBA_CPU_NAME``, ``NUMBA_CPU_FEATURES`` and ``NUMBA_ENABLE_AVX`` decide it; without them it is the host.
+    ``codegen`` is what generates code, None for numba's own.
+    """
+    _, _, features = (codegen or cpu_target.target_context.codegen()).magic_tuple()
+    return frozenset(feature[1:] for feature in features.split(",") if feature.startswith("+"))
+
+
+def shape_for(features: frozenset[str]) -> Shape:
+    """Return the shape whose eight rows of accumulators fit into the registers of a processor.
+
+    >>> shape_for(frozenset({"avx", "avx512f"})), shape_for(frozenset({"avx"})), shape_for(frozenset())
+    (Shape(lanes=16, vectors=2), Shape(lanes=8, vectors=1), Shape(lanes=4, vectors=1))
+    """
+    if "avx512f" in features:
+        return Shape(16, 2)
+    return Shape(8, 1) if "avx" in features else Shape(4, 1)
+
+
+class _Code:
+    """Instructions on vectors of floats, written at one place of a function under construction."""
+
+    def __init__(self, builder: ir.IRBuilder, shape: Shape) -> None:
+        self.builder, self.shape = builder, shape
+        self.vector = ir.VectorType(_FLOAT, shape.lanes)
+
+    @cached_property
+    def _fused(self) -> Any:
+        kind = ir.FunctionType(self.vector, [self.vector] * 3)
+        return cgutils.get_or_insert_function(self.builder.module, kind, f"llvm.fmuladd.v{self.shape.lanes}f32")
+
+    def at(self, row: Any, stride: Any, column: Any, shift: int = 0) -> Any:
+        """Return the position of an entry in an array of rows."""
+        b = self.builder
+        return b.add(b.add(b.mul(row, stride), column), _WORD(shift))
+
+    def number(self, data: Any, position: Any) -> Any:
+        """Return one entry."""
+        return self.builder.load(self.builder.gep(data, [position]))
+
+    def row(self, data: Any, position: Any) -> Any:
+        """Return an entry of an array of row numbers."""
+        return self.builder.sext(self.number(data, position), _WORD)
+
+    def load(self, data: Any, position: Any) -> Any:
+        """Return a vector of neighbouring entries."""
+        found = self.builder.load(self._pointer(data, position))
+        found.align = 4
+        return found
+
+    def store(self, vector: Any, data: Any, position: Any) -> None:
+        """Write a vector over neighbouring entries."""
+        self.builder.store(vector, self._pointer(data, position)).align = 4
+
+    def fetch(self, data: Any, position: Any) -> None:
+        """Ask for an entry that will be needed soon; a position behind the end does no harm."""
+        kind = ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer(), *[ir.IntType(32)] * 3])
+        ask = cgutils.get_or_insert_function(self.builder.module, kind, "llvm.prefetch.p0")
+        place = self.builder.bitcast(self.builder.gep(data, [position]), ir.IntType(8).as_pointer())
+        self.builder.call(ask, [place, *(ir.IntType(32)(k) for k in (0, 3, 1))])
+
+    def spread(self, number: Any) -> Any:
+        """Return a vector of one number."""
+        lanes = self.shape.lanes
+        first = self.builder.insert_element(ir.Constant(self.vector, ir.Undefined), number, ir.IntType(32)(0))
+        everywhere = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
+        return self.builder.shuffle_vector(first, first, everywhere)
+
+    def fused(self, a: Any, b: Any, c: Any) -> Any:
+        """Return ``a * b + c``."""
+        return self.builder.call(self._fused, [a, b, c])
+
+    def variables(self, values: list[Any]) -> list[Any]:
+        """Return variables that hold vectors; the compiler keeps them in registers."""
+        made = [cgutils.alloca_once(self.builder, self.vector) for _ in values]
+        for variable, value in zip(made, values, strict=True):
+            self.builder.store(value, variable)
+        return made
+
+    @contextmanager
+    def loop(self, start: Any, stop: Any) -> Iterator[Any]:
+        """Count from ``start`` up to ``stop``."""
+        with cgutils.for_range_slice(self.builder, start, stop, _WORD(1), intp=_WORD) as (step, _):
+            yield step
+
+    def _pointer(self, data: Any, position: Any) -> Any:
+        return self.builder.bitcast(self.builder.gep(data, [position]), self.vector.as_pointer())
+
+
+Write = Callable[[_Code, list[Any], Any], None]
+
+
+def _flat(context: Any, builder: Any, kind: Any, value: Any) -> Iterator[tuple[Any, Any]]:
+    """Yield an argument's arrays as pointer and number of columns, its numbers as they are, tuples unpacked."""
+    if isinstance(kind, types.Tuple | types.UniTuple):
+        for part, own in zip(kind.types, cgutils.unpack_tuple(builder, value), strict=True):
+            yield from _flat(context, builder, part, own)
+    elif isinstance(kind, types.Array):
+        array = context.make_array(kind)(context, builder, value)
+        yield array.data, cgutils.unpack_tuple(builder, array.shape)[-1]
+    else:
+        yield context.cast(builder, value, kind, types.intp), None
+
+
+def _emitted(write: Write, shape: Shape) -> Callable[..., Any]:
+    """Return the function that writes an intrinsic's code, as numba asks for it."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        pairs = zip(signature.args, arguments, strict=True)
+        flat = [part for kind, value in pairs for part in _flat(context, builder, kind, value)]
+        # The first argument is an array of rows, as long as those of all others that are read or written by vectors.
+        write(_Code(builder, shape), [data for data, _ in flat], flat[0][1])
+        return context.get_dummy_value()
+
+    return generate
+
+
+def _accumulate(code: _Code, data: list[Any], stride: Any) -> None:
+    out, dense, rows, index, values, group, start, stop, column = data
+    b, group_rows, (lanes, vectors) = code.builder, range(GROUP), code.shape
+    homes = [code.row(rows, code.at(group, _WORD(GROUP), _WORD(g))) for g in group_rows]
+    places = [code.at(home, stride, column, v * lanes) for home in homes for v in range(vectors)]
+    sums = code.variables([code.load(out, place) for place in places])
+    with code.loop(start, stop) as n:
+        code.fetch(values, code.at(n, _WORD(GROUP), _WORD(AHEAD)))
+        row = code.row(index, n)
+        read = [code.load(dense, code.at(row, stride, column, v * lanes)) for v in range(vectors)]
+        for g in group_rows:
+            weight = code.spread(code.number(values, code.at(n, _WORD(GROUP), _WORD(g))))
+            for v in range(vectors):
+                total = sums[g * vectors + v]
+                b.store(code.fused(weight, read[v], b.load(total)), total)
+    for total, place in zip(sums, places, strict=True):
+        code.store(b.load(total), out, place)
+
+
+def _attract(code: _Code, data: list[Any], stride: Any) -> None:
+    points, mu, weight, share, pull, of_mu, of_alpha, units, column = data
+    b, group_rows, zero = code.builder, range(GROUP), ir.Constant(code.vector, [0.0] * code.shape.lanes)
+    places = [code.at(_WORD(g), stride, column) for g in group_rows]
+    own, pulls = [code.load(points, place) for place in places], code.variables([zero] * GROUP)
+    with code.loop(_WORD(0), units) as c:
+        here = code.at(c, stride, column)
+        centre, weighing = code.load(mu, here), code.load(weight, here)
+        mu_sum, alpha_sum = code.load(of_mu, here), code.load(of_alpha, here)
+        for g in group_rows:
+            difference = b.fsub(own[g], centre)
+            t = b.fmul(code.spread(code.number(share, code.at(c, _WORD(GROUP), _WORD(g)))), difference)
+            mu_sum, alpha_sum = b.fadd(mu_sum, t), code.fused(t, difference, alpha_sum)
+            b.store(code.fused(weighing, t, b.load(pulls[g])), pulls[g])
+        code.store(mu_sum, of_mu, here)
+        code.store(alpha_sum, of_alpha, here)
+    for total, place in zip(pulls, places, strict=True):
+        code.store(b.load(total), pull, place)
+
+
+def intrinsics(shape: Shape) -> tuple[Any, Any]:
+    """Return ``accumulate`` and ``attract`` of :class:`metriscope.train.kernels.Kernels` for vectors of a shape."""
+
+    def accumulate(_typing: Any, out: Any, dense: Any, side: Any, span: Any) -> Any:
+        return types.none(out, dense, side, span), _emitted(_accumulate, shape)
+
+    def attract(_typing: Any, points: Any, prototypes: Any, results: Any, span: Any) -> Any:
+        return types.none(points, prototypes, results, span), _emitted(_attract, shape)
+
+    return intrinsic(accumulate), intrinsic(attract)

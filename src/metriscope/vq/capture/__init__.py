@@ -1,0 +1,1 @@
+"""Sign patterns: which activations a network calls, and their bits, packed."""

@@ -1,0 +1,279 @@
+"""Which calls are activations, and what each reads off its input: the side of a threshold, or the winner of a pool.
+
+Axes: N points, U units, K bits a unit. A unit of most kinds has one bit, 1 where its pre-activation is >= 0 (-0.0
+included). Kinds with two thresholds (hardtanh, relu6, hardsigmoid, hardshrink, softshrink, clamp) have two bits side
+by side, for the lower and the upper threshold. A pool has one bit for each element of its window, in row-major
+order, and the bit of the first largest element is 1: so any two winners are equally far apart, by two bits.
+Smooth kinds are read by the sign of their pre-activation and marked as not piecewise affine.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any, Protocol
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor
+from torch.nn import functional as F
+
+from metriscope.nn import ACTIVATIONS
+from metriscope.vq.capture.pooling import Windows, adaptive_windows, pool, strided_windows
+
+__all__ = [
+    "CALLS",
+    "CHANNELS_FIRST",
+    "CHANNELS_LAST",
+    "KINDS",
+    "Call",
+    "Kind",
+    "Levels",
+    "Reading",
+    "Winners",
+    "in_numpy",
+]
+
+
+class Reading(Protocol):
+    """What one call shows of its points."""
+
+    @property
+    def values(self) -> Tensor:
+        """Return what must be finite, points first."""
+
+    @property
+    def bits(self) -> int:
+        """Return the number of bits a unit."""
+
+    @property
+    def result(self) -> Any:
+        """Return what the call returns where reading it has found that out, else None."""
+
+    def write(self, rows: slice, out: Bool[np.ndarray, "n u k"]) -> None:
+        """Write the bits of some points, from values that NumPy can read."""
+
+    def tensor(self, rows: slice) -> Bool[Tensor, "n u k"]:
+        """Return the bits of some points, where their values are."""
+
+
+@dataclass(frozen=True)
+class Levels:
+    """On which side of one or several thresholds each value lies."""
+
+    values: Float[Tensor, "n ..."]
+    levels: tuple[float, ...] = (0.0,)
+    result: None = None
+
+    @property
+    def bits(self) -> int:
+        """Return the number of thresholds."""
+        return len(self.levels)
+
+    def write(self, rows: slice, out: Bool[np.ndarray, "n u k"]) -> None:
+        """Write the bits of some points, from values that NumPy can read."""
+        values = self.values.numpy()[rows].reshape(out.shape[:2])
+        for place, level in enumerate(self.levels):
+            np.greater_equal(values, level, out=out[..., place])
+
+    def tensor(self, rows: slice) -> Bool[Tensor, "n u k"]:
+        """Return the bits of some points, where their values are."""
+        values = self.values[rows].flatten(1) if self.values.ndim > 1 else self.values[rows, None]
+        return torch.stack([values >= level for level in self.levels], -1)
+
+
+@dataclass(frozen=True)
+class Winners:
+    """Which element of its window each output of a pool is; ``result`` is what the call returns to ``source``."""
+
+    values: Float[Tensor, "n ..."]
+    indices: Int[Tensor, "n ..."]
+    windows: Windows
+    result: Any
+    source: Float[Tensor, "n ..."]
+
+    @property
+    def bits(self) -> int:
+        """Return the number of elements in a window."""
+        return self.windows.elements
+
+    def write(self, rows: slice, out: Bool[np.ndarray, "n u k"]) -> None:
+        """Write the bits of some points, from values that NumPy can read."""
+        places, table = self.windows.places(self.indices.numpy()[rows])
+        # "clip" because the default checks its way through a copy; every place is one of the table's.
+        np.take(table, places.reshape(-1), axis=0, out=out.reshape(places.size, -1), mode="clip")
+
+    def tensor(self, rows: slice) -> Bool[Tensor, "n u k"]:
+        """Return the bits of some points, where their values are."""
+        places, table = self.windows.places(self.indices[rows])
+        return table[places.flatten(1)]
+
+
+def in_numpy(values: Tensor) -> bool:
+    """Say whether NumPy can read a tensor's memory; it compares several times as fast as PyTorch."""
+    return values.device.type == "cpu" and values.dtype in (torch.float32, torch.float64)
+
+
+Reader = Callable[..., "Reading | None"]
+
+
+def _at(levels: tuple[float, ...]) -> Reader:
+    return lambda input, *_, **__: Levels(input.detach(), levels)
+
+
+def _hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, *_: Any, **__: Any) -> Levels:
+    return Levels(input.detach(), (min_val, max_val))
+
+
+def _shrink(input: Tensor, lambd: float = 0.5, *_: Any, **__: Any) -> Levels:
+    return Levels(input.detach(), (-lambd, lambd))
+
+
+def _threshold(input: Tensor, threshold: float, *_: Any, **__: Any) -> Levels:
+    return Levels(input.detach(), (threshold,))
+
+
+def _gate(input: Tensor, dim: int = -1, *_: Any, **__: Any) -> Levels:
+    return Levels(input.detach().chunk(2, dim)[1])
+
+
+def _clamp(input: Tensor, min: Any = None, max: Any = None, **_: Any) -> Levels | None:
+    """Read an activation written by hand: an interval of numbers that holds zero. Others only guard a value."""
+    bounds = tuple(bound for bound in (min, max) if bound is not None)
+    if not bounds or not all(isinstance(bound, int | float) for bound in bounds):
+        return None
+    holds_zero = (min is None or min <= 0) and (max is None or max >= 0)
+    return Levels(input.detach(), bounds) if holds_zero else None
+
+
+def _clamp_max(input: Tensor, max: Any, **_: Any) -> Levels | None:
+    return _clamp(input, None, max)
+
+
+def _pool(axes: int, indices: bool) -> Reader:
+    def read(
+        input: Tensor,
+        kernel_size: Any,
+        stride: Any = None,
+        padding: Any = 0,
+        dilation: Any = 1,
+        ceil_mode: bool = False,
+        return_indices: bool = False,
+    ) -> Winners:
+        options = {"padding": padding, "dilation": dilation, "ceil_mode": ceil_mode}
+        values, found = pool(input, axes, kernel_size, stride or None, **options)
+        windows = strided_windows(input.shape, values.shape, (kernel_size, stride or None, padding, dilation), axes)
+        result = (values, found) if indices or return_indices else values
+        return Winners(values.detach(), found, windows, result, input.detach())
+
+    return read
+
+
+def _adaptive_pool(axes: int, indices: bool) -> Reader:
+    def read(input: Tensor, output_size: Any, return_indices: bool = False) -> Winners:
+        function = (F.adaptive_max_pool1d, F.adaptive_max_pool2d, F.adaptive_max_pool3d)[axes - 1]
+        values, found = function(input, output_size, return_indices=True)
+        windows = adaptive_windows(input.shape, values.shape, axes)
+        result = (values, found) if indices or return_indices else values
+        return Winners(values.detach(), found, windows, result, input.detach())
+
+    return read
+
+
+@dataclass(frozen=True)
+class Kind:
+    """One row of the table of activations."""
+
+    read: Reader
+    piecewise_affine: bool = True
+    other_names: tuple[str, ...] = ()
+
+
+# Other names that PyTorch has for an activation of the one table.
+_ALIASES = {
+    "abs": ("absolute",),
+    "sigmoid": ("special_expit", "expit"),
+    "logsigmoid": ("log_sigmoid", "log_sigmoid_forward"),
+}
+
+# The one table's activations by their kinks, a smooth one by its sign; then those that read their own arguments.
+KINDS = {
+    **{
+        name: Kind(_at(row.kinks or (0.0,)), row.piecewise_affine, _ALIASES.get(name, ()))
+        for name, row in ACTIVATIONS.items()
+    },
+    "prelu": Kind(_at((0.0,)), other_names=("_prelu_kernel",)),
+    "rrelu": Kind(_at((0.0,)), other_names=("rrelu_with_noise",)),
+    "threshold": Kind(_threshold),
+    "hardtanh": Kind(_hardtanh),
+    "hardshrink": Kind(_shrink),
+    "softshrink": Kind(_shrink),
+    "clamp": Kind(_clamp, other_names=("clip", "clamp_min")),
+    "clamp_max": Kind(_clamp_max),
+    "glu": Kind(_gate, piecewise_affine=False),
+}
+
+
+@dataclass(frozen=True)
+class Call:
+    """A function that is an activation: of which kind, how it reads, and whether it is a function or a method."""
+
+    kind: str
+    piecewise_affine: bool
+    read: Reader
+    seen: str
+
+
+_PLACES = (("function", torch), ("function", torch.special), ("function", F), ("method", Tensor))
+
+
+def _overloads(name: str) -> Iterator[Any]:
+    """Yield an operator of PyTorch's own library, as exported programs call it, and its overloads."""
+    packet = getattr(torch.ops.aten, name, None)
+    if packet is not None:
+        yield packet
+        yield from (getattr(packet, overload) for overload in packet.overloads())
+
+
+def _found(name: str) -> Iterator[tuple[Any, str]]:
+    """Yield whatever goes by a name in PyTorch, with how it is called; in-place forms end in an underscore."""
+    for spelling in (name, f"{name}_"):
+        yield from ((found, seen) for seen, place in _PLACES if (found := getattr(place, spelling, None)) is not None)
+        yield from ((found, "operator") for found in _overloads(spelling))
+
+
+def _elementwise() -> Iterator[tuple[Any, Call]]:
+    for kind, row in KINDS.items():
+        for function, seen in chain.from_iterable(map(_found, (kind, *row.other_names))):
+            yield function, Call(kind, row.piecewise_affine, row.read, seen)
+
+
+def _pools() -> Iterator[tuple[Any, Call]]:
+    for axes in (1, 2, 3):
+        for stem, reader in (("max_pool", _pool), ("adaptive_max_pool", _adaptive_pool)):
+            name = f"{stem}{axes}d"
+            for function, seen in _found(f"{name}_with_indices"):
+                yield function, Call(stem, True, reader(axes, True), seen)
+            # What PyTorch calls adaptive_max_pool outside nn.functional returns indices as well.
+            for function, seen in _found(name):
+                both = stem == "adaptive_max_pool" and function is not getattr(F, name)
+                yield function, Call(stem, True, reader(axes, both), seen)
+
+
+CALLS: dict[Any, Call] = dict(chain(_elementwise(), _pools()))
+
+
+def _all(*names: str) -> frozenset[Any]:
+    return frozenset(function for name in names for function, _ in _found(name))
+
+
+# A tensor does not say which of its axes counts channels, but the last layer that made channels does.
+CHANNELS_FIRST = _all(
+    *(f"conv{way}{axes}d" for way in ("", "_transpose") for axes in (1, 2, 3)),
+    *("convolution", "batch_norm", "group_norm", "instance_norm", "native_batch_norm", "native_group_norm"),
+)
+CHANNELS_LAST = _all(
+    "linear", "addmm", "matmul", "__matmul__", "layer_norm", "rms_norm", "native_layer_norm", "embedding"
+)

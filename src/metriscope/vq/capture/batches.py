@@ -1,0 +1,174 @@
+"""Data of every shape as batches that a model can be called with.
+
+A batch is a tensor or an array; a tuple or list, of which the first entry is the input; or a mapping of names to
+tensors, which are handed over by name. Axes: N points, first.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, Dataset
+
+from metriscope.common.validation import contiguous, described, plain_array, require_tensors
+
+__all__ = ["Batch", "Reader", "as_points", "expected_points", "split"]
+
+# What data sets call the answers; a model that does not ask for them is not given them.
+_LABELS = frozenset({"label", "labels", "label_ids", "target", "targets", "y"})
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What a model is called with, how many points that is, and the shape of a point of real numbers."""
+
+    args: tuple[Any, ...]
+    kwargs: dict[str, Any]
+    points: int
+    form: tuple[int, ...] | None
+
+
+def as_points(data: Any, name: str) -> Any:
+    """Return tables and nested lists of numbers as arrays, and anything else as it is, if it can hold points.
+
+    >>> as_points([[1.0, 2.0], [3.0, 4.0]], "data").shape
+    (2, 2)
+    """
+    if isinstance(data, Tensor):
+        _check_tensor(data, name)
+        return data
+    rows = isinstance(data, list | tuple) and bool(data) and isinstance(data[0], list | tuple)
+    masked = isinstance(data, np.ma.MaskedArray)
+    if masked or (rows and _first_leaf(data)) or (hasattr(data, "__array__") and not isinstance(data, np.ndarray)):
+        return plain_array(data, name)
+    return data
+
+
+def _check_tensor(data: Tensor, name: str) -> None:
+    if not data.is_complex():
+        require_tensors(**{name: data})
+    if data.device.type == "meta":
+        raise ValueError(f"{name} must hold values, got a tensor on the meta device, which has none")
+
+
+def _first_leaf(data: Any) -> bool:
+    """Say whether nested lists hold numbers, not batches."""
+    while isinstance(data, list | tuple) and data:
+        data = data[0]
+    return isinstance(data, int | float)
+
+
+def expected_points(data: Any) -> int | None:
+    """Return how many points there are, where that is known before they are read; a guess for a loader."""
+    if isinstance(data, Tensor | np.ndarray):
+        return len(data) if data.ndim else None
+    if isinstance(data, Mapping):
+        return _points(data)
+    counted = getattr(data, "dataset", data if isinstance(data, Dataset) else None)
+    try:
+        return len(counted)  # type: ignore[arg-type]
+    except (TypeError, NotImplementedError):
+        return None
+
+
+def split(data: Any, batch_size: int) -> Iterator[Any]:
+    """Yield the batches of any supported data, without keeping any of them.
+
+    >>> [len(batch) for batch in split(np.zeros((5, 2)), 2)]
+    [2, 2, 1]
+    """
+    if isinstance(data, Tensor | np.ndarray):
+        if data.ndim == 0:
+            raise ValueError("data must have an axis of points, got a single number")
+        return (data[start : start + batch_size] for start in range(0, len(data), batch_size))
+    if isinstance(data, Mapping):
+        return _split_mapping(data, batch_size)
+    if isinstance(data, Dataset) and not isinstance(data, Iterable):
+        return iter(DataLoader(data, batch_size))
+    if isinstance(data, str | bytes) or not isinstance(data, Iterable):
+        raise ValueError(f"data must be a tensor, an array, a data set, a loader or batches, got {described(data)}")
+    return iter(data)
+
+
+def _split_mapping(data: Mapping[str, Any], batch_size: int) -> Iterator[dict[str, Any]]:
+    count = _points(data)
+    for start in range(0, count, batch_size):
+        yield {name: _part(value, slice(start, start + batch_size), count) for name, value in data.items()}
+
+
+def _part(value: Any, rows: slice, count: int) -> Any:
+    per_point = isinstance(value, Tensor | np.ndarray) and value.ndim > 0 and len(value) == count
+    return value[rows] if per_point else value
+
+
+def _points(batch: Mapping[str, Any]) -> int:
+    """Return the length of the first tensor."""
+    for value in batch.values():
+        if isinstance(value, Tensor | np.ndarray) and value.ndim:
+            return len(value)
+    raise ValueError(f"a batch of data must hold a tensor, got a mapping with the keys {list(batch)}")
+
+
+class Reader:
+    """Turns batches into what one model takes: on its device, arrays in its precision, by names that it knows."""
+
+    def __init__(self, model: nn.Module, device: torch.device | None) -> None:
+        self._device, self._dtype = device, _precision(model)
+        self._names = _parameters(model)
+
+    def __call__(self, batch: Any) -> Batch:
+        """Return a batch, ready for the model."""
+        while isinstance(batch, tuple | list) and batch:
+            batch = batch[0]
+        if isinstance(batch, Mapping):
+            kwargs = {name: self._value(value) for name, value in batch.items() if self._accepts(name)}
+            return Batch((), kwargs, _points(batch), None)
+        if not isinstance(batch, Tensor | np.ndarray):
+            raise ValueError(
+                f"a batch of data must be a tensor, an array, a tuple or a mapping, got {described(batch)}"
+            )
+        if batch.ndim == 0:
+            raise ValueError("a batch of data must have an axis of points, got a single number")
+        x = self._value(batch)
+        return Batch((x,), {}, len(x), tuple(x.shape[1:]) if x.is_floating_point() else None)
+
+    def _accepts(self, name: str) -> bool:
+        if self._names is None or name in self._names:
+            return True
+        if name in _LABELS:
+            return False
+        raise ValueError(f"a batch has the key {name!r}, but the model takes {', '.join(sorted(self._names))}")
+
+    def _value(self, value: Any) -> Any:
+        if isinstance(value, np.ndarray):
+            value = self._tensor(value)
+        movable = isinstance(value, Tensor) and self._device is not None
+        return value.to(self._device) if movable else value
+
+    def _tensor(self, array: np.ndarray) -> Tensor:
+        plain = contiguous(plain_array(array, "data"))
+        # PyTorch warns of memory that may not be written.
+        tensor = torch.from_numpy(plain if plain.flags.writeable else plain.copy())
+        return tensor.to(self._dtype) if tensor.is_floating_point() else tensor
+
+
+def _precision(model: nn.Module) -> torch.dtype:
+    floating = (weight.dtype for weight in model.parameters() if weight.is_floating_point())
+    return next(floating, torch.get_default_dtype())
+
+
+def _parameters(model: nn.Module) -> frozenset[str] | None:
+    """Return the names that a model takes; None if it takes any."""
+    try:
+        parameters = inspect.signature(model.forward).parameters.values()
+    except (TypeError, ValueError):
+        return None
+    if any(parameter.kind is parameter.VAR_KEYWORD for parameter in parameters):
+        return None
+    return frozenset(parameter.name for parameter in parameters)

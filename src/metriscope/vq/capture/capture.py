@@ -1,0 +1,224 @@
+"""The sign patterns that any PyTorch network gives a set of points, and a description of what would be taken.
+
+Axes: N points, H bits. At any time memory holds one batch of activations, and H / 8 bytes for every point so far.
+
+Seen are ReLU, LeakyReLU, PReLU, RReLU, Abs, Threshold, Hardtanh, ReLU6, Hardsigmoid, Hardshrink, Softshrink, clamps
+whose interval holds zero, max pools, and by the sign of their pre-activation GELU, SiLU, Mish, Hardswish, ELU, SELU,
+CELU, Sigmoid, LogSigmoid, Tanh, Softplus, Softsign, Tanhshrink and GLU (its gate): as modules, functions, methods,
+operators and in-place forms alike. Not seen are maxima and comparisons written by hand (``torch.maximum``,
+``torch.where``), softmax, and the gates inside PyTorch's own LSTM and GRU.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, get_args
+
+import numpy as np
+import torch
+from jaxtyping import UInt8
+from torch import Tensor, nn
+
+from metriscope.common.model_state import Runner, in_eval_mode, random_states_kept, unwrapped
+from metriscope.common.validation import instance, integer, one_of
+from metriscope.vq.capture.activation_calls import KINDS
+from metriscope.vq.capture.batches import Batch, Reader, as_points, expected_points, split
+from metriscope.vq.capture.packing import RowBuffer
+from metriscope.vq.capture.patterns import Layer, Patterns, point_ids
+from metriscope.vq.capture.selection import Choice, Wanted
+from metriscope.vq.capture.watching import Conv, NotFinite, Site, Watch
+
+if TYPE_CHECKING:
+    from pandas import DataFrame
+
+__all__ = ["Description", "capture", "describe"]
+
+
+def capture(
+    model: nn.Module,
+    data: Any,
+    layers: Wanted = None,
+    batch_size: int = 1024,
+    device: torch.device | str | None = None,
+    ids: Any = None,
+    conv: Conv = "positions",
+) -> Patterns:
+    """Return the sign patterns of every point in every activation of a model, or in the chosen ``layers``.
+
+    Parameters
+    ----------
+    model
+        Any module. It runs in eval mode without gradients and is given back exactly as it was: modes, hooks,
+        device, gradients and random states, also after an exception.
+    data
+        A tensor, an array (its floats take the model's precision), a mapping of names to tensors, a data set, a
+        loader or any iterable of batches. Of a tuple the first entry is the input; a mapping is handed over by name.
+    layers
+        A name, a glob, a type of module or a module (it and all inside), a function of a ``Layer``, or a list of such.
+    batch_size
+        How many points to run at once, where the data is not in batches already.
+    device
+        Where to run; the model's own device if None.
+    ids
+        One whole number or word for each point; 0, 1, ... if None.
+    conv
+        ``"positions"`` takes every position of a convolution, or token of a sequence, as a unit of its own;
+        ``"channels"`` pools them: a channel's bit is 1 if it is 1 at any position.
+
+    Examples
+    --------
+    >>> model = nn.Sequential(nn.Linear(2, 3), nn.ReLU())
+    >>> _ = model[0].weight.data.copy_(torch.tensor([[1.0, 0.0], [0.0, 1.0], [1.0, 1.0]])), model[0].bias.data.zero_()
+    >>> capture(model, torch.tensor([[2.0, -1.0], [-3.0, 1.0]])).signs().tolist()
+    [[1, -1, 1], [-1, 1, -1]]
+    """
+    session = _Session(model, layers, device, conv)
+    data, batch_size = as_points(data, "data"), integer(batch_size, "batch_size")
+    expected = expected_points(data)
+    if ids is not None:
+        ids = point_ids(ids, expected if isinstance(data, Tensor | np.ndarray | Mapping) else None)
+    rows = _rows(session, data, batch_size, expected)
+    return Patterns(session.watch.layers, rows, None if ids is None else point_ids(ids, len(rows)))
+
+
+def describe(model: nn.Module, batch: Any, layers: Wanted = None, conv: Conv = "positions") -> Description:
+    """Return what ``capture`` would take of a model that is given data like this batch; printing it gives a table.
+
+    >>> print(describe(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 3), nn.GELU()), torch.zeros(1, 2)))
+    layer  kind  bits  shape  affine  seen
+    1      relu     3  3      yes     module
+    3      gelu     3  3      no      module
+    2 layers, 6 bits, 2 bytes a point
+    """
+    session, batch = _Session(model, layers, None, conv), as_points(batch, "batch")
+    with random_states_kept(), in_eval_mode(session.model):
+        if session.run(batch, strict=False) is None:
+            raise ValueError("batch must hold at least one point, got none")
+    return Description(session.watch.layers, tuple(site for site in session.watch.sites.values() if site.reason))
+
+
+@dataclass(frozen=True, repr=False)
+class Description:
+    """What would be taken of a model, and what was seen but would not be, each with its reason."""
+
+    layers: tuple[Layer, ...]
+    others: tuple[Site, ...] = ()
+
+    def to_pandas(self) -> DataFrame:
+        """Return one row for each layer that would be taken."""
+        from pandas import DataFrame
+
+        return DataFrame([asdict(layer) for layer in self.layers], columns=[one.name for one in fields(Layer)])
+
+    def __str__(self) -> str:
+        rows = [("layer", "kind", "bits", "shape", "affine", "seen")]
+        rows += [_row(layer, layer.seen) for layer in self.layers]
+        rows += [_row(site.layer, f"not taken: {site.reason}") for site in self.others]
+        wide = [max(len(row[column]) for row in rows) for column in range(5)]
+        lines = [
+            f"{a:{wide[0]}}  {b:{wide[1]}}  {c:>{wide[2]}}  {d:{wide[3]}}  {e:{wide[4]}}  {f}"
+            for a, b, c, d, e, f in rows
+        ]
+        bits, row = sum(layer.width for layer in self.layers), sum(layer.bytes for layer in self.layers)
+        return "\n".join([*lines, f"{len(self.layers)} layers, {bits:,} bits, {row:,} bytes a point"])
+
+    __repr__ = __str__
+
+
+def _row(layer: Layer, seen: str) -> tuple[str, str, str, str, str, str]:
+    shape = "x".join(str(size) for size in layer.shape)
+    return layer.name, layer.kind, f"{layer.width:,}", shape, "yes" if layer.piecewise_affine else "no", seen
+
+
+def _broken(batch: Batch) -> str:
+    """Return what is wrong with the points of a batch, as the end of a sentence; empty where they are finite."""
+    for value in (*batch.args, *batch.kwargs.values()):
+        if isinstance(value, Tensor) and value.is_floating_point():
+            count = int((~value.isfinite()).sum())
+            if count:
+                return f", as are {count} of {value.numel()} entries of a batch of data"
+    return ""
+
+
+def _form(batch: Batch) -> str:
+    tensors = [value for value in (*batch.args, *batch.kwargs.values()) if isinstance(value, Tensor)]
+    shapes = [f"{tuple(one.shape)} in {str(one.dtype).removeprefix('torch.')}" for one in tensors]
+    return f"of shape {' and '.join(shapes)}"
+
+
+def _rows(session: _Session, data: Any, batch_size: int, expected: int | None) -> UInt8[np.ndarray, "n b"]:
+    """Return the packed bits of all batches, of which no more than one is held at a time."""
+    rows: RowBuffer | None = None
+    with random_states_kept(), in_eval_mode(session.model):
+        for batch in split(data, batch_size):
+            parts = session.run(batch)
+            del batch
+            if parts is None:
+                continue
+            if rows is None:
+                rows = RowBuffer(sum(part.shape[1] for part in parts), expected or len(parts[0]))
+            rows.append(parts)
+    if rows is None:
+        raise ValueError("data must hold at least one point, got none")
+    return rows.close()
+
+
+class _Session:
+    """A model, what is wanted of it, and what has been seen so far."""
+
+    def __init__(self, model: nn.Module, layers: Wanted, device: torch.device | str | None, conv: Conv) -> None:
+        self.model, self._conv = unwrapped(instance(model, "model", nn.Module)), conv
+        one_of(conv, "conv", get_args(Conv))
+        self._choice = Choice(layers)
+        self._run = Runner(self.model, device)
+        self._read = Reader(self.model, self._run.device)
+        self.watch = Watch(self.model, self._run.weights, self._choice, conv)
+        self._form: tuple[int, ...] | None = None
+        self._first = True
+
+    def run(self, raw: Any, strict: bool = True) -> list[UInt8[np.ndarray, "n _"]] | None:
+        """Return the packed bits of a batch, one array a layer; None if it holds no points."""
+        batch = self._read(raw)
+        del raw
+        if batch.points == 0:
+            return None
+        self._check_form(batch)
+        try:
+            with self.watch.batch(batch.points):
+                self._run(*batch.args, **batch.kwargs)
+        except NotFinite as error:
+            raise ValueError(f"{error}{_broken(batch)}") from None
+        except RuntimeError as error:
+            # Later batches are like the first: what fails in them is the model's own affair.
+            if not self._first or isinstance(error, NotImplementedError):
+                raise
+            said = str(error).splitlines()[0]
+            raise ValueError(f"the model does not run on a batch of data {_form(batch)}: {said}") from error
+        if self._first:
+            self._check_found(strict)
+        self._first = False
+        return self.watch.parts()
+
+    def _check_form(self, batch: Batch) -> None:
+        """Refuse points of another shape than the first ones; where positions are pooled, their number may vary."""
+        form = batch.form[:1] if batch.form is not None and self._conv == "channels" else batch.form
+        if self._first:
+            self._form = form
+        if form != self._form:
+            raise ValueError(f"a batch has points of shape {form}, but those of the first batch have {self._form}")
+
+    def _check_found(self, strict: bool) -> None:
+        """Refuse a model that shows nothing, a choice that matches nothing, and layers that cannot be taken."""
+        sites = self.watch.sites.values()
+        if not sites:
+            raise ValueError(f"the model ran no activation that is known; looked for {', '.join(sorted(KINDS))}")
+        unmatched = self._choice.unmatched()
+        there = ", ".join(f"{site.layer.name!r} ({site.layer.kind})" for site in sites)
+        if unmatched:
+            raise ValueError(f"no layer matches {', '.join(unmatched)}; there are {there}")
+        fault = next((site.fault for site in sites if site.fault), "")
+        if fault and strict:
+            raise ValueError(f"{fault}; leave it out with layers=")
+        if not self.watch.layers and strict:
+            raise ValueError(f"no activation was chosen of {there}")

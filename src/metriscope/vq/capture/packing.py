@@ -1,0 +1,162 @@
+"""From what a call shows to packed bytes: a few rows at a time, so that no second batch of activations is ever held.
+
+Axes: N points, U units, K bits a unit, H = U K bits, B bytes.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+from math import prod
+from typing import TypeVar
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Float, UInt8
+from torch import Tensor
+
+from metriscope.vq.capture.activation_calls import Reading, in_numpy
+
+__all__ = ["RowBuffer", "all_finite", "pack_reading", "pool_positions"]
+
+Bits = TypeVar("Bits", Tensor, np.ndarray)
+
+# Bits to work on at once: their values and the bits themselves stay in the processor's cache.
+_CHUNK = 1 << 17
+_CHUNK_ELSEWHERE = 1 << 26
+_GROWTH = 1.3
+# Bytes up to which rows are copied in the end.
+_SMALL = 1 << 20
+
+
+def all_finite(values: Float[np.ndarray, "*n"]) -> bool:
+    """Say whether no value is NaN or infinite, by the extremes: far cheaper than a test of every value.
+
+    >>> all_finite(np.array([1.0, 2.0])), all_finite(np.array([1.0, np.nan]))
+    (True, False)
+    """
+    with np.errstate(invalid="ignore"):
+        return bool(values.max() < np.inf and values.min() > -np.inf)
+
+
+def pool_positions(bits: Bits, axis: int) -> Bits:
+    """Return for each channel whether a bit is 1 at any position: from (n, *units, k) to (n, channels, k).
+
+    ``axis`` counts channels, without the points.
+
+    >>> pool_positions(np.array([[[[True], [False]], [[False], [False]]]]), 0)[..., 0]
+    array([[ True, False]])
+    """
+    if isinstance(bits, Tensor):
+        return bits.movedim(axis + 1, 1).flatten(2, -2).any(2)
+    positions = tuple(other for other in range(1, bits.ndim - 1) if other != axis + 1)
+    return np.asarray(bits.any(axis=positions))
+
+
+def pack_reading(reading: Reading, axis: int | None = None) -> tuple[UInt8[np.ndarray, "n b"], bool]:
+    """Return the packed bits, pooled if ``axis`` counts channels, and whether all values are finite."""
+    return (_pack_in_numpy if in_numpy(reading.values) else _pack_in_torch)(reading, axis)
+
+
+def _pack_in_numpy(reading: Reading, axis: int | None) -> tuple[UInt8[np.ndarray, "n b"], bool]:
+    values = reading.values.numpy()
+    units = values.shape[1:] or (1,)
+    width = prod(units) * reading.bits
+    chunks = _chunks(len(values), width, _CHUNK)
+    scratch = np.empty((chunks[0].stop, *units, reading.bits), bool)
+    parts, finite = [], True
+    for rows in chunks:
+        bits = scratch[: rows.stop - rows.start]
+        reading.write(rows, bits.reshape(len(bits), -1, reading.bits))
+        pooled = bits if axis is None else pool_positions(bits, axis)
+        parts.append(np.packbits(pooled.reshape(len(bits), -1), axis=1))
+        finite = finite and all_finite(values[rows])
+    return np.concatenate(parts), finite
+
+
+def _pack_in_torch(reading: Reading, axis: int | None) -> tuple[UInt8[np.ndarray, "n b"], bool]:
+    """Pack on the values' own device: what has to travel is an eighth."""
+    values = reading.values
+    units = values.shape[1:] or (1,)
+    parts = []
+    for rows in _chunks(len(values), prod(units) * reading.bits, _CHUNK_ELSEWHERE):
+        bits = reading.tensor(rows)
+        if axis is not None:
+            bits = pool_positions(bits.unflatten(1, units), axis)
+        parts.append(_pack_bits(bits.flatten(1)).cpu().numpy())
+    low, high = values.aminmax()
+    return np.concatenate(parts), bool(low > -torch.inf) and bool(high < torch.inf)
+
+
+def _chunks(count: int, width: int, size: int) -> list[slice]:
+    step = max(1, size // width)
+    return [slice(start, min(start + step, count)) for start in range(0, count, step)]
+
+
+def _pack_bits(bits: Bool[Tensor, "n h"]) -> UInt8[Tensor, "n b"]:
+    """Return eight bits a byte, the first one highest; a last byte that is not full ends in zeros."""
+    full = torch.nn.functional.pad(bits.to(torch.uint8), (0, -bits.shape[1] % 8)).unflatten(1, (-1, 8))
+    places = torch.tensor([128, 64, 32, 16, 8, 4, 2, 1], dtype=torch.uint8, device=bits.device)
+    return (full * places).sum(-1, dtype=torch.uint8)
+
+
+class RowBuffer:
+    """Rows of bytes that arrive batch by batch: room for ``expected`` rows, and more if more come."""
+
+    def __init__(self, width: int, expected: int) -> None:
+        self._width, self._used = width, 0
+        # Not numpy's own memory: where an array is resized, its old and its new room are held at once.
+        self._memory = _private(max(expected, 1) * max(width, 1))
+
+    def __len__(self) -> int:
+        return self._used
+
+    @property
+    def room(self) -> int:
+        """Return how many rows fit without asking for more memory."""
+        return len(self._memory) // max(self._width, 1)
+
+    def append(self, parts: list[UInt8[np.ndarray, "n _"]]) -> None:
+        """Add the rows whose bytes are those of the parts, side by side."""
+        end = self._used + len(parts[0])
+        if end > self.room:
+            self._resize(max(end, int(_GROWTH * self.room)))
+        np.concatenate(parts, axis=1, out=self._rows(end)[self._used :])
+        self._used = end
+
+    def close(self) -> UInt8[np.ndarray, "n b"]:
+        """Return the rows and give the room that was not needed back."""
+        if len(self._memory) < _SMALL:
+            # Memory of one's own comes in pages, of which a system gives out a limited number of pieces.
+            return self._rows(self._used).copy()
+        if self._used < self.room:
+            self._resize(max(self._used, 1))
+        return self._rows(self._used)
+
+    def _rows(self, count: int) -> UInt8[np.ndarray, "n b"]:
+        return np.frombuffer(self._memory, np.uint8, count * self._width).reshape(count, self._width)
+
+    def _resize(self, rows: int) -> None:
+        self._memory = _resized(self._memory, rows * max(self._width, 1))
+
+
+def _private(size: int) -> mmap.mmap:
+    """Return memory of this process alone: a child process gets a copy, as of any other memory."""
+    return (
+        mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) if os.name == "posix" else mmap.mmap(-1, size)
+    )
+
+
+def _resized(memory: mmap.mmap, size: int) -> mmap.mmap:
+    """Return the memory with more or less room: the same pages where the system can move them, else a copy."""
+    try:
+        memory.resize(size)
+    except (SystemError, OSError):
+        return _copied(memory, size)
+    return memory
+
+
+def _copied(memory: mmap.mmap, size: int) -> mmap.mmap:
+    copy, kept = _private(size), min(size, len(memory))
+    np.frombuffer(copy, np.uint8, kept)[:] = np.frombuffer(memory, np.uint8, kept)
+    return copy

@@ -1,0 +1,236 @@
+"""Sign patterns of many points, bit-packed: the address that a network gives each point.
+
+Axes: N points, H bits, B bytes. A bit is 1 where the pre-activation is >= 0 (sign +1), else 0 (sign -1).
+Each layer begins at a byte of its own; the bits that fill its last byte are 0 in every row, so that they add
+nothing to a Hamming distance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from os import PathLike
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from jaxtyping import Int8, UInt8
+from torch import Tensor
+
+from metriscope.common.validation import described, instance, whole_array
+from metriscope.vq.capture.storage import Shards, load_arrays, save_arrays
+
+__all__ = ["Layer", "Patterns", "check_same_points", "point_ids"]
+
+
+@dataclass(frozen=True)
+class Layer:
+    """One captured activation: its name, its number of bits, what it is, and how it was seen.
+
+    ``shape`` is that of one point's bits: the shape of the activation, and behind it ``bits_per_unit`` where a unit
+    has several. ``channel_axis`` is the axis of ``shape`` that counts channels; None where there are no positions.
+    ``seen`` says how the activation was called: as a ``module`` of its own, a ``function``, a tensor's ``method``,
+    or an ``operator`` of the dispatcher.
+    """
+
+    name: str
+    width: int
+    kind: str
+    piecewise_affine: bool = True
+    shape: tuple[int, ...] = ()
+    seen: str = "module"
+    bits_per_unit: int = 1
+    channel_axis: int | None = None
+
+    @property
+    def bytes(self) -> int:
+        """Return how many bytes a point's bits take."""
+        return -(-self.width // 8)
+
+
+class Patterns:
+    """The packed signs of N points in every captured layer, with the points' ids.
+
+    ``p[rows]`` takes an integer, a slice, integers or a mask of N booleans, and keeps the ids.
+
+    >>> p = Patterns((Layer("act", 3, "relu"),), np.array([[0b10100000], [0b01000000]], np.uint8), ids=["a", "b"])
+    >>> p
+    Patterns(2 points, 1 layer, 3 bits a point)
+    >>> p[1].ids.tolist(), p[1].signs().tolist()
+    (['b'], [[-1, 1, -1]])
+    """
+
+    def __init__(
+        self, layers: tuple[Layer, ...], packed: UInt8[np.ndarray, "n b"] | Shards, ids: np.ndarray | None = None
+    ) -> None:
+        self.layers = tuple(layers)
+        self._packed = packed = packed if isinstance(packed, Shards) else _checked_bytes(packed)
+        self.ids = np.arange(len(packed)) if ids is None else np.asarray(ids)
+        row = sum(layer.bytes for layer in self.layers)
+        if packed.ndim != 2 or packed.shape[1] != row or packed.dtype != np.uint8:
+            raise ValueError(
+                f"packed must be uint8 of shape (n, {row}), got {packed.dtype} of shape {tuple(packed.shape)}"
+            )
+        if self.ids.shape != (len(packed),):
+            raise ValueError(f"there are {len(packed)} points, but the ids have the shape {self.ids.shape}")
+
+    @property
+    def packed(self) -> UInt8[np.ndarray, "n b"]:
+        """Return the bytes of every point; patterns loaded from several shards are read from disk here."""
+        if isinstance(self._packed, Shards):
+            self._packed = self._packed.whole()
+        return self._packed
+
+    def __len__(self) -> int:
+        return len(self._packed)
+
+    def __repr__(self) -> str:
+        layers = f"{len(self.layers)} layer{'' if len(self.layers) == 1 else 's'}"
+        return f"Patterns({len(self):,} point{'' if len(self) == 1 else 's'}, {layers}, {self.width:,} bits a point)"
+
+    def __getitem__(self, rows: Any) -> Patterns:
+        chosen = _rows(rows, len(self))
+        return Patterns(self.layers, self._packed[chosen], self.ids[chosen])
+
+    @property
+    def width(self) -> int:
+        """Return the number of bits of a point, over all layers."""
+        return sum(layer.width for layer in self.layers)
+
+    @property
+    def spans(self) -> tuple[slice, ...]:
+        """Return the bytes of each layer, in the order of ``layers``."""
+        ends = np.cumsum([layer.bytes for layer in self.layers]).tolist()
+        return tuple(slice(end - layer.bytes, end) for end, layer in zip(ends, self.layers, strict=True))
+
+    def layer(self, name: str) -> Patterns:
+        """Return the patterns of one layer, by its name."""
+        for layer, span in zip(self.layers, self.spans, strict=True):
+            if layer.name == name:
+                return Patterns((layer,), self._packed[:, span], self.ids)
+        raise ValueError(f"there is no layer {name!r}; there are {', '.join(repr(one.name) for one in self.layers)}")
+
+    def signs(self) -> Int8[np.ndarray, "n h"]:
+        """Return +1 where the pre-activation is >= 0, else -1, units in the order of ``layers``."""
+        parts = [
+            np.unpackbits(self.packed[:, span], axis=1, count=layer.width)
+            for span, layer in zip(self.spans, self.layers, strict=True)
+        ]
+        bits = np.concatenate(parts, axis=1) if parts else np.zeros((len(self), 0), np.uint8)
+        return (bits.astype(np.int8) << 1) - 1
+
+    def equals(self, other: Patterns) -> bool:
+        """Say whether layers, ids and every bit are the same."""
+        same = self.layers == other.layers and np.array_equal(self.ids, other.ids)
+        return bool(same and np.array_equal(self.packed, other.packed))
+
+    @staticmethod
+    def concatenate(parts: Sequence[Patterns], ids: Any = None) -> Patterns:
+        """Return the points of all parts, one after the other; they must have the same layers.
+
+        A point may not come twice: ``ids`` gives new ids to parts whose own ids repeat.
+        """
+        parts = list(parts)
+        if not parts:
+            raise ValueError("concatenating needs at least one Patterns, got none")
+        for part in parts[1:]:
+            _check_same_layers(parts[0], part)
+        if len({part.ids.dtype.kind == "U" for part in parts if len(part)}) > 1:
+            raise ValueError("some of the ids to concatenate are words and some are numbers; expected one kind")
+        count = sum(len(part) for part in parts)
+        named = np.concatenate([part.ids for part in parts]) if ids is None else ids
+        return Patterns(parts[0].layers, np.concatenate([part.packed for part in parts]), point_ids(named, count))
+
+    def save(self, path: str | PathLike[str], shard_bytes: int = 256 << 20) -> None:
+        """Write a new folder of safetensors shards with an index, whole or not at all."""
+        records = [asdict(layer) for layer in self.layers]
+        save_arrays(Path(path), records, self._packed, self.ids, shard_bytes)
+
+    @classmethod
+    def load(cls, path: str | PathLike[str], verify: bool = False) -> Patterns:
+        """Return saved patterns, mapped into memory: rows are read from disk when they are asked for.
+
+        Names, sizes and headers of the files are always checked; ``verify`` reads every byte and checks its SHA-256.
+        """
+        records, packed, ids = load_arrays(Path(path), verify)
+        layers = tuple(Layer(**{**record, "shape": tuple(record["shape"])}) for record in records)
+        return cls(layers, packed.whole() if len(packed.parts) == 1 else packed, ids)
+
+
+def _checked_bytes(packed: Any) -> UInt8[np.ndarray, "n b"]:
+    """Return bytes as they are if they are an array of them; numbers in other forms are no packed bits."""
+    if isinstance(packed, np.ndarray) and not isinstance(packed, np.ma.MaskedArray):
+        return np.asarray(packed)
+    return np.asarray(whole_array(packed, "packed", "points bytes", high=256), np.uint8)
+
+
+def check_same_points(p: Patterns, q: Patterns) -> None:
+    """Refuse two patterns that are not of the same points in the same order."""
+    instance(p, "p", Patterns)
+    instance(q, "q", Patterns)
+    if len(p) != len(q):
+        raise ValueError(f"the patterns are of different points: {len(p)} of them against {len(q)}")
+    comparable = (p.ids.dtype.kind == "U") == (q.ids.dtype.kind == "U")
+    different = np.flatnonzero(p.ids != q.ids) if comparable else np.arange(len(p))
+    if len(different):
+        at = int(different[0])
+        raise ValueError(
+            f"the patterns are of different points: {len(different)} of {len(p)} ids differ, "
+            f"the first at row {at}: {p.ids[at].item()!r} against {q.ids[at].item()!r}"
+        )
+
+
+def point_ids(ids: Any, count: int | None = None) -> np.ndarray:
+    """Return the ids of ``count`` points, or of as many as there are: whole numbers or words, none of them twice.
+
+    >>> point_ids(["a", "b"], 2).tolist()
+    ['a', 'b']
+    """
+    found = _plain_ids(ids)
+    if found.dtype == object and all(isinstance(one, str) for one in found.flat):
+        found = found.astype(np.str_)
+    if found.ndim != 1 or count not in (None, len(found)):
+        raise ValueError(f"there are {count or 'some'} points, but the ids have the shape {found.shape}")
+    if found.dtype.kind not in "iuU" and len(found):
+        raise ValueError(f"ids must be whole numbers or words, got {found.dtype}")
+    if found.dtype.kind == "u" and len(found) and int(found.max()) > np.iinfo(np.int64).max:
+        raise ValueError(f"ids must be below 2^63, got {found.max()}")
+    kept = found if found.dtype.kind == "U" else found.astype(np.int64)
+    names, times = np.unique(kept, return_counts=True)
+    if len(names) < len(kept):
+        twice = names[times > 1][0].item()
+        raise ValueError(f"ids must be one for each point, no two the same, but {twice!r} is there more than once")
+    return kept
+
+
+def _plain_ids(ids: Any) -> np.ndarray:
+    if isinstance(ids, Tensor | np.ma.MaskedArray):
+        return whole_array(ids, "ids", low=np.iinfo(np.int64).min)
+    try:
+        return np.asarray(ids)
+    except (TypeError, ValueError):
+        raise ValueError(f"ids must be whole numbers or words, got {described(ids)} that is no array") from None
+
+
+def _rows(rows: Any, count: int) -> Any:
+    """Return rows as a slice or an array that keeps the axis of points."""
+    if isinstance(rows, slice):
+        return rows
+    if isinstance(rows, tuple):
+        raise IndexError("patterns are indexed by rows alone; choose a layer by its name, with layer(name)")
+    chosen = np.asarray(rows)
+    if chosen.dtype == bool and chosen.shape != (count,):
+        raise IndexError(f"a mask needs one boolean for each of the {count} points, got the shape {chosen.shape}")
+    if chosen.ndim > 1 or (chosen.size and chosen.dtype.kind not in "iub"):
+        raise IndexError(f"rows must be an integer, a slice, integers or booleans, got {chosen.dtype} {chosen.shape}")
+    return np.atleast_1d(chosen if chosen.dtype == bool else chosen.astype(np.intp))
+
+
+def _check_same_layers(p: Patterns, q: Patterns) -> None:
+    ours, theirs = ([(layer.name, layer.width, layer.kind) for layer in part.layers] for part in (p, q))
+    if ours != theirs:
+        raise ValueError(f"the patterns are of different layers: {_list(ours)} against {_list(theirs)}")
+
+
+def _list(layers: list[tuple[str, int, str]]) -> str:
+    return ", ".join(f"{name} ({kind}, {width})" for name, width, kind in layers)

@@ -1,0 +1,244 @@
+"""Packed bits and ids on disk: a folder of safetensors shards that can be mapped into memory, and a JSON index.
+
+Axes: N points, B bytes. Every shard holds some points' ``packed`` bytes and their ids: ``ids`` where they are whole
+numbers; where they are words ``text``, their UTF-8 one after the other, and ``ends``, where each ends in it.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from metriscope.common.files import read, sync_folder, temporary, write
+from metriscope.runs.codec import from_json, to_json
+from metriscope.runs.errors import Damage, explained
+
+__all__ = ["INDEX", "Shards", "load_arrays", "save_arrays"]
+
+INDEX = "index.json"
+_FORMAT = "metriscope patterns 1"
+_DTYPES: dict[str, np.dtype[Any]] = {"U8": np.dtype(np.uint8), "I64": np.dtype("<i8")}
+
+
+@dataclass(frozen=True)
+class Shards:
+    """The rows of several arrays as if they were one, each read only when it is asked for."""
+
+    parts: tuple[np.ndarray, ...]
+
+    def __len__(self) -> int:
+        return sum(len(part) for part in self.parts)
+
+    @property
+    def ndim(self) -> int:
+        """Return the number of axes."""
+        return self.parts[0].ndim
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Return the shape of all rows together."""
+        return (len(self), *self.parts[0].shape[1:])
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """Return the type of the numbers."""
+        return self.parts[0].dtype
+
+    def whole(self) -> np.ndarray:
+        """Return one array; it is read into memory unless there is only one part."""
+        return self.parts[0] if len(self.parts) == 1 else np.concatenate(self.parts)
+
+    def __getitem__(self, index: Any) -> Any:
+        """Return some rows, or some columns of all rows; what lies in several parts stays there if it can."""
+        if isinstance(index, tuple):
+            return Shards(tuple(part[index] for part in self.parts))
+        if isinstance(index, slice):
+            start, stop, step = index.indices(len(self))
+            if step != 1:
+                return self[np.arange(start, stop, step)]
+            found = [part[rows] for part, rows in self._within(start, stop)] or [self.parts[0][:0]]
+            return found[0] if len(found) == 1 else Shards(tuple(found))
+        rows = np.flatnonzero(index) if index.dtype == bool else index
+        return self._gather(rows)
+
+    def _within(self, start: int, stop: int) -> Iterator[tuple[np.ndarray, slice]]:
+        """Yield the parts that hold the rows from start to stop, with the rows inside each."""
+        first = 0
+        for part in self.parts:
+            low, high = max(start - first, 0), min(stop - first, len(part))
+            if low < high:
+                yield part, slice(low, high)
+            first += len(part)
+
+    def _gather(self, rows: np.ndarray) -> np.ndarray:
+        count = len(self)
+        if len(rows) and (rows.min() < -count or rows.max() >= count):
+            raise IndexError(f"there are {count} points, but row {rows[np.abs(rows + 0.5).argmax()]} was asked for")
+        rows = np.where(rows < 0, rows + count, rows)
+        found = np.empty((len(rows), *self.shape[1:]), self.dtype)
+        ends = np.cumsum([len(part) for part in self.parts])
+        owner = np.searchsorted(ends, rows, side="right")
+        for number, part in enumerate(self.parts):
+            here = owner == number
+            found[here] = part[rows[here] - (ends[number] - len(part))]
+        return found
+
+
+def save_arrays(
+    path: Path, layers: Sequence[Mapping[str, Any]], packed: Any, ids: np.ndarray, shard_bytes: int = 256 << 20
+) -> None:
+    """Write rows and ids as shards of at most ``shard_bytes`` each (but at least one row) into a new folder."""
+    if ids.dtype.kind not in "iuU" and len(ids):
+        raise ValueError(f"ids must be whole numbers or words to be saved, got {ids.dtype}")
+    row = packed.shape[1] + (ids.dtype.itemsize if len(ids) else 0) + 8
+    step = max(1, shard_bytes // row)
+    with explained(f"save the patterns to {path}"):
+        if path.exists():
+            raise Damage("something is there already")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with temporary(path.parent) as folder:
+            folder.mkdir()
+            shards = [
+                _write_shard(folder, number, packed[start : start + step], ids[start : start + step])
+                for number, start in enumerate(range(0, max(len(packed), 1), step))
+            ]
+            index = {"format": _FORMAT, "points": len(packed), "layers": list(layers), "shards": shards}
+            write(folder / INDEX, to_json(index, INDEX))
+            sync_folder(folder)
+            folder.rename(path)
+        sync_folder(path.parent)
+
+
+def _write_shard(folder: Path, number: int, packed: np.ndarray | Shards, ids: np.ndarray) -> dict[str, Any]:
+    from safetensors.numpy import save
+
+    name = f"shard-{number:05d}.safetensors"
+    rows = packed.whole() if isinstance(packed, Shards) else packed
+    data = save({"packed": np.ascontiguousarray(rows), **_ids_to_arrays(ids)})
+    write(folder / name, data)
+    return {"file": name, "points": len(packed), "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+
+
+def _ids_to_arrays(ids: np.ndarray) -> dict[str, np.ndarray]:
+    if ids.dtype.kind != "U":
+        return {"ids": np.ascontiguousarray(ids, "<i8")}
+    words = [word.encode("utf-8", "surrogatepass") for word in ids.tolist()]
+    ends = np.cumsum([len(word) for word in words], dtype="<i8")
+    return {"text": np.frombuffer(b"".join(words), np.uint8), "ends": ends}
+
+
+def _ids_from_arrays(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
+    if "ids" in arrays:
+        return arrays["ids"]
+    text, ends = arrays["text"].tobytes(), [0, *arrays["ends"].tolist()]
+    if any(b < a for a, b in pairwise(ends)) or ends[-1] != len(text):
+        raise Damage("the ids do not end where they should")
+    words = [text[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(ends)]
+    return np.array(words, np.str_)
+
+
+def load_arrays(path: Path, verify: bool) -> tuple[list[dict[str, Any]], Shards, np.ndarray]:
+    """Return the records of the layers, the mapped rows and the ids that :func:`save_arrays` was given."""
+    with explained(f"load the patterns from {path}"):
+        index = _read_index(path)
+        row = sum(-(-int(layer["width"]) // 8) for layer in index["layers"])
+        shards = [_read_shard(path, shard, row, verify) for shard in index["shards"]]
+        ids = _joined([found for _, found in shards])
+        if len(ids) != index["points"]:
+            raise Damage(f"{INDEX} lists {index['points']} points, its shards hold {len(ids)}")
+    return index["layers"], Shards(tuple(packed for packed, _ in shards)), ids
+
+
+def _joined(parts: list[np.ndarray]) -> np.ndarray:
+    return parts[0] if len(parts) == 1 else np.concatenate(parts)
+
+
+def _read_index(path: Path) -> dict[str, Any]:
+    try:
+        index = from_json(read(path / INDEX))
+    except Damage as damage:
+        raise Damage(f"{INDEX}: {damage}") from None
+    if not isinstance(index, dict) or index.get("format") != _FORMAT:
+        raise Damage(f"{INDEX}: not an index of patterns")
+    if not all(_is_list(index.get(name), fields) for name, fields in _FIELDS.items()) or not index["shards"]:
+        raise Damage(f"{INDEX}: fields are missing")
+    return index
+
+
+_FIELDS: dict[str, dict[str, Any]] = {
+    "layers": {
+        "name": str,
+        "width": int,
+        "kind": str,
+        "piecewise_affine": bool,
+        "shape": list,
+        "seen": str,
+        "bits_per_unit": int,
+        "channel_axis": int | None,
+    },
+    "shards": {"file": str, "points": int, "bytes": int, "sha256": str},
+}
+
+
+def _is_list(entries: Any, fields: Mapping[str, Any]) -> bool:
+    """Say whether all entries are records of exactly these fields."""
+    return isinstance(entries, list) and all(
+        isinstance(entry, dict)
+        and entry.keys() == fields.keys()
+        and all(isinstance(entry[name], kind) for name, kind in fields.items())
+        for entry in entries
+    )
+
+
+def _read_shard(folder: Path, shard: Mapping[str, Any], row: int, verify: bool) -> tuple[np.ndarray, np.ndarray]:
+    """Return the mapped rows of a shard and its ids."""
+    name, points = shard["file"], shard["points"]
+    path = folder / Path(name).name
+    try:
+        arrays = _map_arrays(path, shard["bytes"])
+        if verify and _digest(path) != shard["sha256"]:
+            raise Damage("its content is not what was written")
+        ids = _ids_from_arrays(arrays)
+        if arrays["packed"].shape != (points, row) or len(ids) != points:
+            raise Damage(f"expected {points} points of {row} bytes")
+    except Damage as damage:
+        raise Damage(f"{name}: {damage}") from None
+    except (KeyError, TypeError, ValueError):
+        raise Damage(f"{name}: not a shard of patterns") from None
+    return arrays["packed"], ids
+
+
+def _map_arrays(path: Path, size: int) -> dict[str, np.ndarray]:
+    """Return every array of a safetensors file, mapped: only the header is read."""
+    if not path.is_file():
+        raise Damage("missing")
+    if path.stat().st_size != size:
+        raise Damage(f"it has {path.stat().st_size} bytes, {size} were written")
+    with path.open("rb") as file:
+        length = int.from_bytes(file.read(8), "little")
+        header = from_json(file.read(min(length, size)))
+    fields = {name: entry for name, entry in header.items() if name != "__metadata__"}
+    return {name: _map_array(path, 8 + length, entry) for name, entry in fields.items()}
+
+
+def _map_array(path: Path, start: int, entry: Mapping[str, Any]) -> np.ndarray:
+    dtype, shape = _DTYPES[entry["dtype"]], tuple(entry["shape"])
+    if 0 in shape:
+        return np.zeros(shape, dtype)
+    # Copy-on-write leaves the file alone and spares torch.from_numpy its warning about arrays that are read-only.
+    mapped = np.memmap(path, dtype, mode="c", offset=start + entry["data_offsets"][0], shape=shape)
+    return np.asarray(mapped)
+
+
+def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
+    with path.open("rb") as file:
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()

@@ -1,0 +1,1 @@
+"""Measures on sign patterns: kernels, embeddings, and comparisons of two networks."""

@@ -1,0 +1,257 @@
+"""Classical scaling of the VQ kernel, exact and linear in points: the kernel is Euclidean in the signs.
+
+Axes: N points, H units (U with the bits that fill up bytes), K components. With signs s in {-1, +1}, the distance is
+d = |s - s'|² / 4. Centring it on both sides gives B = -Sc Scᵀ / 2 for the centred sign matrix Sc, so that the
+embedding, whose products are -B / 2, is Sc / 2 turned to its principal axes. Weights scale the columns by their roots.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+
+import numpy as np
+import scipy.linalg
+import torch
+from jaxtyping import Float64, UInt8
+from threadpoolctl import threadpool_limits
+
+from metriscope.common.validation import instance, integer
+from metriscope.rng import stream
+from metriscope.vq.capture.patterns import Patterns
+from metriscope.vq.measures.hamming import row_slices
+from metriscope.vq.measures.kernel import Weights, check_same_layers, layer_weights, vq_kernel
+from metriscope.vq.measures.sign_products import centred_products, project, sign_products, tables_of, unit_sums
+
+__all__ = ["VQMDS"]
+
+# The side of the largest matrix that is taken apart exactly; beyond it, leading components come from random starts.
+LARGE = 8_000
+_SMALL = 1_000
+# Random directions beyond those asked for, blocks of directions held, passes over the points at most, and the residual
+# to stop at, relative to the first eigenvalue: eigenvalues are then good to its square.
+_SPARE, _BLOCKS, _PASSES, _RESIDUAL = 13, 12, 60, 1e-9
+# Points whose signs are multiplied at once, in bytes of packed bits.
+_BLOCK = 1 << 19
+
+Matrix = Float64[np.ndarray, "m m"]
+
+
+@dataclass(frozen=True)
+class _Axes:
+    """Eigenvalues of -B / 2, descending, and the axes whose products with centred signs are the embedding."""
+
+    values: Float64[np.ndarray, " k"]
+    axes: Float64[np.ndarray, "u k"]
+    residual: float = 0.0
+
+
+class VQMDS:
+    """Classical multidimensional scaling of the VQ kernel, without any matrix of points by points.
+
+    Between rows of the full embedding, squared Euclidean distances are the VQ distances. ``n_components=None`` keeps
+    all of it. The exact way takes apart the products of units, or of points where these are fewer; where both are
+    more than 8,000, the leading components come from a randomised block Krylov space that starts from ``seed``.
+
+    After :meth:`fit`: ``embedding_`` (N x K), ``eigenvalues_`` of -B / 2 (positive, descending), ``eigenvectors_``
+    (N x K, unit columns, the entry of largest magnitude positive), ``method_`` ("units", "points" or "randomised") and
+    ``residual_`` (0 if exact; else the largest |C v - λ v| / λ₁ of the components).
+    """
+
+    def __init__(self, n_components: int | None = 3, weights: Weights = None, seed: int = 0) -> None:
+        self.n_components = n_components
+        self.weights = weights
+        self.seed = seed
+
+    def fit(self, p: Patterns) -> VQMDS:
+        """Find the embedding of the points of ``p``."""
+        _check(p, self.n_components)
+        self.method_ = _method(len(p), 8 * p.packed.shape[1])
+        scale = _scale(p, self.weights)
+        if self.method_ == "units":
+            found = _by_units(p.packed, scale, self.n_components)
+        elif self.method_ == "points":
+            found = _by_points(p, scale, self.n_components, self.weights)
+        else:
+            found = _by_chance(p.packed, scale, self.n_components, self.seed)
+        self._finish(p, found)
+        return self
+
+    def _finish(self, p: Patterns, found: _Axes) -> None:
+        embedding = project(p.packed, tables_of(found.axes))
+        middle = embedding.mean(0)
+        embedding -= middle
+        leading = np.abs(embedding).argmax(0)
+        signs = np.sign(embedding[leading, np.arange(embedding.shape[1])])
+        embedding *= signs
+        self.eigenvalues_, self.residual_ = found.values, found.residual
+        self.embedding_, self.eigenvectors_ = embedding, embedding / np.linalg.norm(embedding, axis=0)
+        self._layers, self._axes, self._middle = p.layers, found.axes * signs, middle * signs
+
+    def fit_transform(self, p: Patterns) -> Float64[np.ndarray, "n k"]:
+        """Return the embedding of the points of ``p``."""
+        return self.fit(p).embedding_
+
+    def transform(self, q: Patterns) -> Float64[np.ndarray, "m k"]:
+        """Return new points in the axes of those that were fitted: the nearest place for their signs."""
+        if not hasattr(self, "_axes"):
+            raise ValueError("this VQMDS has no axes yet: call fit with patterns first")
+        check_same_layers(self._layers, instance(q, "q", Patterns).layers)
+        return project(q.packed, tables_of(self._axes)) - self._middle
+
+
+def _check(p: Patterns, wanted: int | None) -> None:
+    if wanted is not None:
+        integer(wanted, "n_components")
+    if len(instance(p, "p", Patterns)) < 2:
+        raise ValueError(f"an embedding needs at least two points, got {len(p)}")
+
+
+def _method(points: int, units: int) -> str:
+    if min(points, units) > LARGE:
+        return "randomised"
+    return "points" if points < units else "units"
+
+
+def _scale(p: Patterns, weights: Weights) -> Float64[np.ndarray, " u"]:
+    """Return half the root of each unit's weight: what its centred sign is multiplied by."""
+    return np.repeat(np.sqrt(layer_weights(p.layers, weights)) / 2, [8 * layer.bytes for layer in p.layers])
+
+
+def _by_units(packed: UInt8[np.ndarray, "n b"], scale: Float64[np.ndarray, " u"], wanted: int | None) -> _Axes:
+    products = centred_products(packed)
+    products *= scale
+    products *= scale[:, None]
+    values, vectors = _leading(products, wanted, len(packed))
+    return _Axes(values, scale[:, None] * vectors)
+
+
+def _by_points(p: Patterns, scale: Float64[np.ndarray, " u"], wanted: int | None, weights: Weights) -> _Axes:
+    values, vectors = _leading(_centred_kernel(vq_kernel(p, weights=weights)), wanted, len(p))
+    # Eigenvectors of a centred matrix add up to zero, so that the mean of the signs plays no part.
+    return _Axes(values, scale[:, None] ** 2 * sign_products(p.packed, vectors) / np.sqrt(values))
+
+
+def _centred_kernel(distances: np.ndarray) -> Matrix:
+    """Return -B / 2."""
+    half = np.multiply(distances, -0.5, dtype=np.float64)
+    half -= half.mean(0)
+    half -= half.mean(1, keepdims=True)
+    return half
+
+
+def _leading(matrix: Matrix, wanted: int | None, points: int) -> tuple[Float64[np.ndarray, " k"], Matrix]:
+    """Return the leading eigenpairs, descending; refuse more than there are."""
+    side = len(matrix)
+    chosen = None if wanted is None or wanted > side else [side - wanted, side - 1]
+    # On a small matrix, threads of the linear algebra wait for each other longer than they work.
+    with threadpool_limits(1 if side < _SMALL else None, user_api="blas"):
+        values, vectors = scipy.linalg.eigh(matrix, subset_by_index=chosen)
+    values, vectors = values[::-1], vectors[:, ::-1]
+    floor = _floor(values, side)
+    if wanted is not None and (wanted > side or values[-1] <= floor):
+        rank = int((scipy.linalg.eigvalsh(matrix) > floor).sum())
+        _check_rank(wanted, rank, points)
+    kept = values > floor
+    _check_rank(1, int(kept.sum()), points)
+    count = int(kept.sum())
+    return values[:count].copy(), np.ascontiguousarray(vectors[:, :count])
+
+
+def _floor(values: Float64[np.ndarray, " k"], side: int) -> float:
+    """Return what rounding, of the entries once and in taking apart, can leave of an eigenvalue that is zero."""
+    return float(16 * max(values[0], 0.0) * side * np.finfo(np.float64).eps)
+
+
+def _check_rank(wanted: int, rank: int, points: int) -> None:
+    if rank == 0:
+        raise ValueError(f"all {points} points have the same pattern: an embedding needs two that differ")
+    if wanted > rank:
+        raise ValueError(f"n_components={wanted}, but the patterns of the {points} points have only rank {rank}")
+
+
+def _by_chance(
+    packed: UInt8[np.ndarray, "n b"], scale: Float64[np.ndarray, " u"], wanted: int | None, seed: int
+) -> _Axes:
+    """Return leading components from random directions and the block Krylov space that grows from them.
+
+    Musco and Musco 2015, algorithm 2, begun again from its best directions when the space gets large. Each pass over
+    the points also measures how far the components still are from eigenvectors, and the passes stop on that.
+    """
+    mean = unit_sums(packed) / len(packed)
+    most = min(len(packed) - 1, len(scale))
+    if wanted is None:
+        raise ValueError(
+            f"{len(packed)} points x {len(scale)} units are too many for all components: give n_components"
+        )
+    _check_rank(wanted, most, len(packed))
+    size = min(most, wanted + _SPARE)
+    room = min(_BLOCKS * size, len(scale) - size)
+    start = torch.randn(len(scale), size, dtype=torch.float64, generator=stream(seed, "vqmds"))
+    space = _Space.of(np.linalg.qr(start.numpy())[0])
+    for number in range(_PASSES):
+        if number:
+            space = space.renewed(size) if space.basis.shape[1] > room else space.continued()
+        space = space.grown(_covariance_times(packed, scale, mean, space.block))
+        if space.residual(wanted) <= _RESIDUAL:
+            break
+    _check_rank(wanted, int((space.values > _floor(space.values, most)).sum()), len(packed))
+    vectors = space.basis @ space.turn[:, :wanted]
+    return _Axes(space.values[:wanted].copy(), scale[:, None] * vectors, space.residual(wanted))
+
+
+@dataclass(frozen=True)
+class _Space:
+    """Orthonormal directions, what the covariance C makes of them, its eigenpairs inside, and those to try next."""
+
+    basis: Float64[np.ndarray, "u m"]
+    images: Float64[np.ndarray, "u m"]
+    block: Float64[np.ndarray, "u k"]
+    values: Float64[np.ndarray, " m"]
+    turn: Float64[np.ndarray, "m m"]
+
+    @classmethod
+    def of(cls, block: Float64[np.ndarray, "u k"]) -> _Space:
+        return cls(block[:, :0], block[:, :0], block, np.zeros(0), np.zeros((0, 0)))
+
+    def grown(self, image: Float64[np.ndarray, "u k"]) -> _Space:
+        """Take in the block that was tried, with its image."""
+        basis, images = np.hstack([self.basis, self.block]), np.hstack([self.images, image])
+        inside = basis.T @ images
+        values, turn = np.linalg.eigh((inside + inside.T) / 2)
+        return _Space(basis, images, image, values[::-1], turn[:, ::-1])
+
+    def residual(self, wanted: int) -> float:
+        """Return the largest |C v - λ v| / λ₁ of the leading directions."""
+        if self.values[0] <= 0:
+            return 0.0
+        turn = self.turn[:, :wanted]
+        missed = self.images @ turn - self.basis @ (turn * self.values[:wanted])
+        return float(np.linalg.norm(missed, axis=0).max() / self.values[0])
+
+    def continued(self) -> _Space:
+        """Return the space with the part of the last image that it lacks to try next."""
+        block = self.block
+        for _ in range(2):  # once more, for what rounding left of the first time
+            block = np.linalg.qr(block - self.basis @ (self.basis.T @ block))[0]
+        return replace(self, block=block)
+
+    def renewed(self, size: int) -> _Space:
+        """Return a space that begins again from the images of this one's leading directions."""
+        return _Space.of(np.linalg.qr(self.images @ self.turn[:, :size])[0])
+
+
+def _covariance_times(
+    packed: UInt8[np.ndarray, "n b"],
+    scale: Float64[np.ndarray, " u"],
+    mean: Float64[np.ndarray, " u"],
+    basis: Float64[np.ndarray, "u k"],
+) -> Float64[np.ndarray, "u k"]:
+    """Return Aᵀ A basis for A = Sc diag(scale), a block of points at a time."""
+    total, sums = np.zeros_like(basis), np.zeros(basis.shape[1])
+    tables = scale[:, None] * basis
+    for rows in row_slices(len(packed), max(1, _BLOCK // packed.shape[1])):
+        signs = np.unpackbits(packed[rows], axis=1) * 2.0 - 1
+        image = signs @ tables - mean @ tables
+        total += signs.T @ image
+        sums += image.sum(0)
+    return scale[:, None] * (total - np.outer(mean, sums))

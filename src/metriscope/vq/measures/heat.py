@@ -1,0 +1,146 @@
+"""Heat kernels of two networks compared on the same points, for any number of scales from one pass.
+
+Axes: N points, H1, H2 bits of the networks, T scales. Distances are whole numbers up to H, so that the counts of
+(d1, d2) over all pairs of points answer every scale and both forms; no matrix of points by points is ever held.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from numpy.typing import ArrayLike
+
+from metriscope.common.validation import check_shape, instance, one_of, real_array
+from metriscope.train import workers_available
+from metriscope.vq.capture.patterns import Patterns, check_same_points
+from metriscope.vq.measures.hamming import columns_of, compact_dtype, compiled, in_parallel, row_slices, write_distances
+
+__all__ = ["FORMS", "heat_cosine", "pair_counts"]
+
+FORMS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"distance": lambda d: d, "squared": np.square}
+
+# Cells of the largest table of counts, and of all threads' tables together.
+LARGEST, _ALL_TABLES = 1 << 24, 1 << 25
+# A tile of pairs: the distances of both networks stay in the second-level cache.
+_ROWS, _COLUMNS = 128, 2048
+
+
+def heat_cosine(p: Patterns, q: Patterns, sigma2: ArrayLike, form: str = "distance") -> Float64[np.ndarray, " t"]:
+    """Return the cosine between the heat kernels of two networks on the same points, one value for each ``sigma2``.
+
+    The kernels are exp(-d / sigma2), or exp(-d² / sigma2) with ``form="squared"``, over all N x N pairs. Time grows
+    with the pairs, memory does not: it holds the counts of :func:`pair_counts`. Where their table would have more than
+    16 million cells (two networks of more than 4,095 bits), the kernels are summed tile by tile instead, for all scales
+    in the same pass; the time then grows with the number of scales, too.
+    """
+    scales = np.atleast_1d(real_array(sigma2, "sigma2"))
+    check_shape(scales.shape, "sigma2", "scales", None, empty=False)
+    if not (scales > 0).all():
+        raise ValueError(f"sigma2 must hold positive numbers, got {scales.min()}")
+    one_of(form, "form", FORMS)
+    _check(p, q)
+    heats = [np.exp(-FORMS[form](np.arange(each.width + 1.0)) / scales[:, None]) for each in (p, q)]
+    if (p.width + 1) * (q.width + 1) > LARGEST:
+        return _cosines(*_tile_sums(p, q, heats))
+    counts = pair_counts(p, q).astype(np.float64)
+    both = np.einsum("ti,tj,ij->t", *heats, counts, optimize=True)
+    return _cosines(both, np.square(heats[0]) @ counts.sum(1), np.square(heats[1]) @ counts.sum(0))
+
+
+def pair_counts(p: Patterns, q: Patterns) -> Int64[np.ndarray, "h1 h2"]:
+    """Return how many of the N x N pairs of points are d1 apart in ``p`` and d2 in ``q``, for every (d1, d2).
+
+    Pairs count in both orders, and every point with itself, at (0, 0).
+    """
+    _check(p, q)
+    shape = p.width + 1, q.width + 1
+    workers = max(1, min(workers_available(), _ALL_TABLES // (shape[0] * shape[1])))
+    total = sum(_over_pairs(p, q, lambda: np.zeros(shape, np.int64), _count, workers), np.zeros(shape, np.int64))
+    total *= 2
+    total[0, 0] += len(p)
+    return total
+
+
+def _check(p: Patterns, q: Patterns) -> None:
+    check_same_points(instance(p, "p", Patterns), instance(q, "q", Patterns))
+    if not len(p):
+        raise ValueError("comparing networks needs at least one point, got none")
+
+
+def _cosines(
+    both: Float64[np.ndarray, " t"], first: Float64[np.ndarray, " t"], second: Float64[np.ndarray, " t"]
+) -> Float64[np.ndarray, " t"]:
+    return both / (np.sqrt(first) * np.sqrt(second))
+
+
+def _tile_sums(p: Patterns, q: Patterns, heats: list[Float64[np.ndarray, "t h"]]) -> Float64[np.ndarray, "3 t"]:
+    """Return the sums of h1 h2, h1² and h2² over all pairs, for every scale."""
+    scales = len(heats[0])
+
+    def add(first: Any, second: Any, start: int, sums: Any) -> None:
+        _add_heats(first, second, start, heats[0], heats[1], sums)
+
+    found = _over_pairs(p, q, lambda: np.zeros((3, scales)), add, workers_available())
+    return 2 * sum(found, np.zeros((3, scales))) + len(p)
+
+
+def _over_pairs(
+    p: Patterns, q: Patterns, empty: Callable[[], np.ndarray], add: Callable[..., None], workers: int
+) -> list[np.ndarray]:
+    """Return each thread's result of ``add(d1, d2, start, result)`` over tiles that cover every pair i < j once.
+
+    ``start`` is how far the tile's first column lies behind its first row: pairs with j + start > i are its own.
+    """
+    # Tall stacks of tiles first, so that no thread is left with one at the end.
+    tasks = iter(list(row_slices(len(p), _COLUMNS))[::-1])
+
+    def work(_: int) -> np.ndarray:
+        result = empty()
+        for columns in tasks:
+            _over_columns(p, q, columns, lambda first, second, start: add(first, second, start, result))
+        return result
+
+    return in_parallel(work, range(workers), workers)
+
+
+def _over_columns(p: Patterns, q: Patterns, columns: slice, add: Callable[..., None]) -> None:
+    """Call ``add`` with both networks' distances of ``columns`` to all points not behind them."""
+    ready = [columns_of(each.packed[columns], compact_dtype(each.width)) for each in (p, q)]
+    room = [np.empty((_ROWS, each.count), each.dtype) for each in ready]
+    for rows in row_slices(columns.stop, _ROWS):
+        tiles = [each[: rows.stop - rows.start] for each in room]
+        for patterns, each, tile in zip((p, q), ready, tiles, strict=True):
+            write_distances(patterns.packed[rows], each, tile)
+        add(tiles[0], tiles[1], columns.start - rows.start)
+
+
+@compiled
+def _count(first: Any, second: Any, start: int, counts: Any) -> None:
+    flat, width = counts.reshape(-1), np.int32(counts.shape[1])
+    cells = np.empty(first.shape[1], np.uint32)
+    for i in range(first.shape[0]):
+        one, other = first[i], second[i]
+        # Apart from the counting, which goes cell by cell, this becomes vector code.
+        for j in range(cells.shape[0]):
+            cells[j] = np.uint32(np.int32(one[j]) * width + np.int32(other[j]))
+        for j in range(max(0, i + 1 - start), cells.shape[0]):
+            flat[cells[j]] += 1
+
+
+@compiled
+def _add_heats(first: Any, second: Any, start: int, heat1: Any, heat2: Any, sums: Any) -> None:
+    for scale in range(heat1.shape[0]):
+        table1, table2 = heat1[scale], heat2[scale]
+        both = one = two = 0.0
+        for i in range(first.shape[0]):
+            for j in range(max(0, i + 1 - start), first.shape[1]):
+                a, b = table1[first[i, j]], table2[second[i, j]]
+                both += a * b
+                one += a * a
+                two += b * b
+        sums[0, scale] += both
+        sums[1, scale] += one
+        sums[2, scale] += two

@@ -1,0 +1,247 @@
+"""The VQ kernel: how many units lie on different sides for two points, summed over layers, each with its weight.
+
+Axes: N, M points, H bits, B bytes, L layers. Without weights all distances are exact integers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from jaxtyping import Float64, Int, Num, UInt8
+from numpy.typing import DTypeLike
+
+from metriscope.common.validation import described, instance, integer, real_array
+from metriscope.train import workers_available
+from metriscope.vq.capture.patterns import Layer, Patterns
+from metriscope.vq.measures.hamming import columns_of, compact_dtype, compiled, in_parallel, row_slices, write_distances
+
+__all__ = ["Weights", "check_same_layers", "layer_weights", "vq_blocks", "vq_kernel"]
+
+Weights = Sequence[float] | Mapping[str, float] | str | None
+
+# Rows given to one thread at a time; tiles of a symmetric kernel; both fit the second-level cache.
+_ROWS, _TILE = 64, 512
+_ROWS_ELSEWHERE = 4096
+# Bytes of a row beyond which computing a pair costs more than copying it to the other side of the diagonal.
+_WORTH_MIRRORING = 320
+
+
+def layer_weights(layers: Sequence[Layer], weights: Weights) -> Float64[np.ndarray, " l"]:
+    """Return the weight of each layer: as given, or ``"mean"``, by which every layer counts the same in all.
+
+    >>> layer_weights((Layer("a", 4, "relu"), Layer("b", 2, "relu")), "mean").tolist()
+    [0.125, 0.25]
+    """
+    names = [layer.name for layer in layers]
+    if weights is None:
+        return np.ones(len(layers))
+    if isinstance(weights, str):
+        if weights != "mean":
+            raise ValueError(f'weights must be one number per layer or "mean", got {weights!r}')
+        return np.array([1 / (layer.width * len(layers)) for layer in layers])
+    if isinstance(weights, Mapping):
+        if set(weights) != set(names):
+            raise ValueError(f"weights must name the layers {names}, got {list(weights)}")
+        weights = [weights[name] for name in names]
+    found = real_array(weights, "weights", str(len(layers)))
+    if (found < 0).any():
+        raise ValueError(f"weights must not be negative, got {found.min()}")
+    return found
+
+
+def check_same_layers(p: Sequence[Layer], q: Sequence[Layer]) -> None:
+    """Refuse two sets of layers whose bits do not stand for the same units."""
+    ours, theirs = ([(layer.name, layer.width) for layer in each] for each in (p, q))
+    if ours != theirs:
+        raise ValueError(f"distances need the same layers on both sides, got {ours} and {theirs}")
+
+
+def vq_kernel(
+    p: Patterns,
+    q: Patterns | None = None,
+    weights: Weights = None,
+    device: str | torch.device | None = None,
+    dtype: DTypeLike | None = None,
+) -> Num[np.ndarray, "n m"]:
+    """Return the distances of the points of ``p`` to those of ``q``, or to each other.
+
+    Without ``weights`` they are exact integers: int32, or int64 where int32 would not hold their squares, or a
+    smaller ``dtype`` by choice, to save memory. With ``weights``, one number per layer (a sequence, or a mapping by
+    name) or ``"mean"`` (each layer's distance divided by its width, averaged over layers: for architectures of
+    different size), they are float64.
+    ``device`` computes them there, as products of signs, in place of counting packed bits on the processor.
+
+    >>> p = Patterns((Layer("act", 3, "relu"),), np.array([[0b10100000], [0b01000000]], np.uint8))
+    >>> vq_kernel(p).tolist()
+    [[0, 3], [3, 0]]
+    """
+    parts = _parts(p, q, weights)
+    out = np.empty((len(p), len(parts[0].columns)), _dtype(p, weights, dtype))
+    if q is None and weights is None and device is None and parts[0].rows.shape[1] > _WORTH_MIRRORING:
+        _write_half(parts[0], out)
+    else:
+        _writer(parts, device, out.dtype)(slice(0, len(p)), out)
+    return out
+
+
+def vq_blocks(
+    p: Patterns,
+    q: Patterns | None = None,
+    block: int = 1024,
+    weights: Weights = None,
+    device: str | torch.device | None = None,
+) -> Iterator[tuple[slice, Num[np.ndarray, "k m"]]]:
+    """Return an iterator of ``(rows, distances of those rows)``: the kernel, ``block`` rows at a time.
+
+    >>> p = Patterns((Layer("act", 3, "relu"),), np.array([[0b10100000], [0b01000000]], np.uint8))
+    >>> [(rows.start, found.tolist()) for rows, found in vq_blocks(p, block=1)]
+    [(0, [[0, 3]]), (1, [[3, 0]])]
+    """
+    block = integer(block, "block")
+    parts, dtype = _parts(p, q, weights), _dtype(p, weights, None)
+    write = _writer(parts, device, dtype)
+
+    def distances(rows: slice) -> Num[np.ndarray, "k m"]:
+        out = np.empty((rows.stop - rows.start, len(parts[0].columns)), dtype)
+        write(rows, out)
+        return out
+
+    return ((rows, distances(rows)) for rows in row_slices(len(p), block))
+
+
+@dataclass(frozen=True)
+class _Part:
+    """Bytes of all layers of one weight, on both sides."""
+
+    weight: float
+    width: int
+    rows: UInt8[np.ndarray, "n b"]
+    columns: UInt8[np.ndarray, "m b"]
+
+
+def _dtype(p: Patterns, weights: Weights, wanted: DTypeLike | None) -> np.dtype[Any]:
+    if wanted is None:
+        fits = p.width**2 <= np.iinfo(np.int32).max
+        return np.dtype(np.float64 if weights is not None else np.int32 if fits else np.int64)
+    try:
+        found = np.dtype(wanted)
+    except TypeError:
+        raise ValueError(f"dtype must be a type of numbers, got {described(wanted)}") from None
+    if weights is not None:
+        raise ValueError(f"weighted distances are float64; dtype={found} is for distances without weights")
+    if found.kind not in "iu" or np.iinfo(found).max < p.width:
+        raise ValueError(f"dtype must be an integer type that holds distances up to {p.width}, got {found}")
+    return found
+
+
+def _parts(p: Patterns, q: Patterns | None, weights: Weights) -> list[_Part]:
+    """Return what is to be counted together: layers of the same weight share one pass."""
+    instance(p, "p", Patterns)
+    if q is not None:
+        check_same_layers(p.layers, instance(q, "q", Patterns).layers)
+    values = layer_weights(p.layers, weights)
+    left, right = p.packed, p.packed if q is None else q.packed
+    if len(np.unique(values)) < 2:
+        return [_Part(float(values[0]) if len(values) else 1.0, p.width, left, right)]
+    found = []
+    for value in np.unique(values):
+        chosen = [i for i, other in enumerate(values) if other == value]
+        bytes_ = np.concatenate([np.arange(p.spans[i].start, p.spans[i].stop) for i in chosen])
+        width = sum(p.layers[i].width for i in chosen)
+        found.append(_Part(float(value), width, left[:, bytes_], left[:, bytes_] if q is None else right[:, bytes_]))
+    return found
+
+
+# Writes the distances of some rows into the room for them.
+Write = Callable[[slice, np.ndarray], None]
+
+
+def _writer(parts: list[_Part], device: str | torch.device | None, dtype: np.dtype[Any]) -> Write:
+    """Return the writer for a device; the processor's shares its rows between threads."""
+    if device is not None:
+        return _by_pieces(_products(parts, torch.device(device)), _ROWS_ELSEWHERE, 1)
+    return _by_pieces(_counts(parts, None if dtype.kind == "f" else dtype), _ROWS, workers_available())
+
+
+def _by_pieces(write: Write, size: int, workers: int) -> Write:
+    """Return a writer that hands on a few rows at a time."""
+
+    def write_all(rows: slice, out: Num[np.ndarray, "k m"]) -> None:
+        def one(some: slice) -> None:
+            write(slice(rows.start + some.start, rows.start + some.stop), out[some])
+
+        in_parallel(one, row_slices(len(out), size), workers)
+
+    return write_all
+
+
+def _counts(parts: list[_Part], exact: np.dtype[Any] | None) -> Write:
+    """Return a writer that counts packed bits, as they are in a type for exact distances, or weighted."""
+    dtypes = [compact_dtype(part.width) if exact is None else exact for part in parts]
+    ready = [columns_of(part.columns, dtype) for part, dtype in zip(parts, dtypes, strict=True)]
+
+    def write(rows: slice, out: Num[np.ndarray, "k m"]) -> None:
+        if exact is not None:
+            write_distances(parts[0].rows[rows], ready[0], out)
+            return
+        out[:] = 0
+        for part, columns in zip(parts, ready, strict=True):
+            found = np.empty(out.shape, columns.dtype)
+            write_distances(part.rows[rows], columns, found)
+            out += np.multiply(found, part.weight, dtype=np.float64)
+
+    return write
+
+
+def _products(parts: list[_Part], device: torch.device) -> Write:
+    """Return a writer that multiplies signs on a device.
+
+    Sums of products of signs are whole numbers below 2^24: single precision holds them exactly, in any order.
+    """
+    columns = [_signs(part.columns, device) for part in parts]
+
+    def write(rows: slice, out: Num[np.ndarray, "k m"]) -> None:
+        total = np.zeros(out.shape)
+        for part, right in zip(parts, columns, strict=True):
+            # The bits that fill up a byte agree everywhere: they cancel against the number of all bits.
+            different = (right.shape[1] - _signs(part.rows[rows], device) @ right.mT) / 2
+            total += part.weight * different.cpu().double().numpy()
+        out[:] = total
+
+    return write
+
+
+def _signs(packed: UInt8[np.ndarray, "n b"], device: torch.device) -> torch.Tensor:
+    return torch.from_numpy(np.unpackbits(packed, axis=1)).to(device, torch.float32).mul_(2).sub_(1)
+
+
+def _write_half(part: _Part, out: Int[np.ndarray, "n n"]) -> None:
+    """Write the distances of points to each other, each pair counted once."""
+    tiles = list(row_slices(len(out), _TILE))
+    ready = in_parallel(lambda rows: columns_of(part.columns[rows], out.dtype), tiles)
+
+    def write(task: tuple[int, int]) -> None:
+        rows, columns = tiles[task[0]], tiles[task[1]]
+        found = np.empty((rows.stop - rows.start, columns.stop - columns.start), out.dtype)
+        write_distances(part.rows[rows], ready[task[1]], found)
+        _copy(found, out, rows.start, columns.start)
+
+    in_parallel(write, [(i, j) for i in range(len(tiles)) for j in range(i, len(tiles))])
+
+
+@compiled
+def _copy(tile: Any, out: Any, top: int, left: int) -> None:
+    """Write a tile to its place and, turned over, to its place beyond the diagonal."""
+    side = 16  # a small square at a time: its rows and its columns are both in the first-level cache
+    rows, columns = tile.shape
+    for i in range(rows):
+        out[top + i, left : left + columns] = tile[i]
+    for i0 in range(0, rows, side):
+        for j0 in range(0, columns, side):
+            for j in range(j0, min(j0 + side, columns)):
+                for i in range(i0, min(i0 + side, rows)):
+                    out[left + j, top + i] = tile[i, j]

@@ -1,0 +1,327 @@
+"""Jackknife intervals of an alignment: every leave-one-out value from the same products as the value itself.
+
+Axes: N points, K points of a block, U, V bits of the networks, L, M groups of them. With centered signs S and T of all
+points, C = Sᵀ T and means μ, ν of the uncentered signs, leaving out point i changes the inner product of the kernels
+by terms of its own rows s and t only: sᵀ C t, sᵀ C ν, tᵀ Cᵀ μ and the squared lengths d = |s|² and e = |t|².
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from jaxtyping import Float64, Int
+from scipy.special import expit, logit, stdtrit
+
+from metriscope.rng import stream
+from metriscope.vq.measures.centered_kernels import (
+    NEGLIGIBLE,
+    Distances,
+    Signs,
+    Totals,
+    by_points,
+    ratio,
+    row_lengths,
+    scale,
+    units_at_once,
+)
+from metriscope.vq.measures.hamming import columns_of, compact_dtype, compiled, in_parallel, row_slices, write_distances
+from metriscope.vq.measures.sign_products import ShuffledProducts, products_and_sums, unit_sums
+
+__all__ = ["LeaveOneOut", "interval_around", "leave_one_out", "shuffled_products"]
+
+# Numbers of a block of points held at once, and products of units: beyond these, distances of points are used.
+_BLOCK, _LARGEST = 1 << 21, 1 << 26
+# So near to the end of its range a value has no uncertainty that rounding would leave visible.
+_END = 1e-9
+
+Block = Float64[np.ndarray, "k l m"]
+
+
+class LeaveOneOut(NamedTuple):
+    """Standard errors of the alignments, and how many points leave a pair of groups undefined if they are left out."""
+
+    errors: Float64[np.ndarray, "l m"]
+    undefined: Float64[np.ndarray, "l m"]
+
+
+class _Rows(NamedTuple):
+    """What some points add to the inner product of each pair of groups."""
+
+    products: Block  # sᵀ C t
+    first: Block  # sᵀ C ν
+    second: Block  # tᵀ Cᵀ μ
+    d: Float64[np.ndarray, "k l"]
+    e: Float64[np.ndarray, "k m"]
+
+
+def leave_one_out(
+    sides: tuple[Signs, Signs],
+    cross: Totals,
+    norms: tuple[list[Totals], list[Totals]],
+    value: Float64[np.ndarray, "l m"],
+    estimator: str,
+) -> LeaveOneOut:
+    """Return the jackknife's standard errors of ``value``; ``norms`` are the totals of each group with itself."""
+    undefined, total, squares = (np.zeros(value.shape) for _ in range(3))
+    for rows, *alone in _blocks(sides):
+        first, second = (_norms(each, of, estimator) for each, of in zip(norms, alone, strict=True))
+        gaps = ratio(_without(cross, rows, estimator), first, second) - value
+        undefined += np.isnan(gaps).sum(0)
+        total += gaps.sum(0)
+        squares += np.square(gaps).sum(0)
+    # Rounding may put the sum of squares below the part of it that the mean explains.
+    spread = np.maximum(squares - total**2 / cross.points, 0)
+    return LeaveOneOut(np.sqrt((cross.points - 1) / cross.points * spread), undefined)
+
+
+def _norms(totals: list[Totals], rows: list[_Rows], estimator: str) -> Float64[np.ndarray, "k l"]:
+    return np.concatenate([_kept(*each, estimator) for each in zip(totals, rows, strict=True)], axis=1)
+
+
+def _kept(total: Totals, rows: _Rows, estimator: str) -> Float64[np.ndarray, "k 1"]:
+    """Return a group's squared norm without each point; NaN where nothing but rounding is left of it."""
+    found = _without(total, rows, estimator)[:, :, 0]
+    return np.where(found > NEGLIGIBLE * total.energy[0, 0], found, np.nan)
+
+
+def _without(total: Totals, rows: _Rows, estimator: str) -> Block:
+    """Return the inner products without each of some points; see the module for the letters."""
+    n, de = total.points, rows.d[:, :, None] * rows.e[:, None, :]
+    if estimator == "biased":
+        return total.energy - 2 * n / (n - 1) * rows.products + (n / (n - 1)) ** 2 * de
+    means = total.first[:, None] * total.second
+    all_de = total.lengths + n * means
+    off_diagonal = total.energy - all_de - 2 * (rows.products - de)
+    sums = (2 * rows.d - n * total.first)[:, :, None] * (2 * rows.e - n * total.second)[:, None, :]
+    row_sums = all_de - 4 * de - 2 * (rows.first + rows.second) + rows.products
+    return off_diagonal + sums / ((n - 2) * (n - 3)) - 2 / (n - 3) * row_sums
+
+
+Blocks = Iterator[tuple[_Rows, list[_Rows], list[_Rows]]]
+
+
+def _blocks(sides: tuple[Signs, Signs]) -> Blocks:
+    """Yield the rows of some points at a time: of the pairs, and of each group of either side with itself."""
+    largest = max(sides, key=lambda side: side.bits).bits
+    weighted = any(side.roots is not None for side in sides)
+    if by_points(*sides) or (largest**2 > _LARGEST and not weighted):
+        return _blocks_of_distances(sides)
+    return _blocks_of_units(sides)
+
+
+@dataclass(frozen=True)
+class _Products:
+    """C = Sᵀ T for two sides, with what it says about the means of their signs."""
+
+    starts: tuple[list[int], list[int]]
+    c: Float64[np.ndarray, "u v"]
+    toward_second: Float64[np.ndarray, "u m"]  # C ν, group by group
+    toward_first: Float64[np.ndarray, "l v"]  # Cᵀ μ, group by group
+
+    @classmethod
+    def of(cls, first: Signs, second: Signs) -> _Products:
+        found = products_and_sums(first.packed, None if first is second else second.packed)
+        c, mu, nu = scale(found.centred, first, second), first.scaled(found.left), second.scaled(found.right)
+        toward_second = np.add.reduceat(c * nu, second.starts, axis=1)
+        toward_first = np.add.reduceat(c * mu[:, None], first.starts, axis=0)
+        return cls((first.starts, second.starts), c, toward_second, toward_first)
+
+    def rows(self, s: Float64[np.ndarray, "k u"], t: Float64[np.ndarray, "k v"]) -> _Rows:
+        """Return what points with these centered signs add."""
+        starts, others = self.starts
+        shape = len(s), len(starts), len(others)
+        products, first, second = (np.empty(shape) for _ in range(3))
+        for i, units in enumerate(_spans(starts, s.shape[1])):
+            products[:, i] = _group_products(s[:, units] @ self.c[units], t, others)
+            first[:, i] = s[:, units] @ self.toward_second[units]
+        for j, units in enumerate(_spans(others, t.shape[1])):
+            second[:, :, j] = t[:, units] @ self.toward_first[:, units].T
+        d, e = (_group_products(x, x, at) for x, at in ((s, starts), (t, others)))
+        return _Rows(products, first, second, d, e)
+
+
+def _group_products(a: np.ndarray, b: np.ndarray, starts: list[int]) -> Float64[np.ndarray, "k m"]:
+    """Return the products of rows, group by group."""
+    return np.stack([np.einsum("kv,kv->k", a[:, of], b[:, of]) for of in _spans(starts, a.shape[1])], axis=1)
+
+
+def _spans(starts: list[int], stop: int) -> list[slice]:
+    return [slice(a, b) for a, b in zip(starts, [*starts[1:], stop], strict=True)]
+
+
+def _blocks_of_units(sides: tuple[Signs, Signs]) -> Blocks:
+    cross, means = _Products.of(*sides), [_means(side) for side in sides]
+    alone = [[_Products.of(group, group) for group in side.groups()] for side in sides]
+    spans = [_spans(side.starts, side.bits) for side in sides]
+    for part in row_slices(len(sides[0].packed), max(1, _BLOCK // max(side.bits for side in sides))):
+        s, t = (_centered(side, mean, part) for side, mean in zip(sides, means, strict=True))
+        first, second = (
+            [own.rows(x[:, units], x[:, units]) for own, units in zip(each, of, strict=True)]
+            for each, of, x in zip(alone, spans, (s, t), strict=True)
+        )
+        yield cross.rows(s, t), first, second
+
+
+def _means(side: Signs) -> Float64[np.ndarray, " u"]:
+    return side.scaled(unit_sums(side.packed))
+
+
+def _centered(side: Signs, means: Float64[np.ndarray, " u"], part: slice) -> Float64[np.ndarray, "k u"]:
+    signs = np.unpackbits(side.packed[part], axis=1).astype(np.float64)
+    roots: float | np.ndarray = 1.0 if side.roots is None else side.roots
+    signs *= 2 * roots
+    signs -= roots + means
+    return signs
+
+
+def _blocks_of_distances(sides: tuple[Signs, Signs]) -> Blocks:
+    """Yield the rows from distances of points; as e = constant - 2 T ν, the terms S C ν are S Sᵀ e / -2."""
+    lengths, tables = [row_lengths(side) for side in sides], [Distances.of(side) for side in sides]
+    count, groups = len(sides[0].packed), sum(len(side.spans) for side in sides)
+    for part in row_slices(count, max(1, _BLOCK // (count * groups))):
+        kernels = [_kernel(table, length, part) for table, length in zip(tables, lengths, strict=True)]
+        first, second = (
+            [_rows((k[i : i + 1], k[i : i + 1]), (d[i : i + 1], d[i : i + 1]), part) for i in range(len(k))]
+            for k, d in zip(kernels, lengths, strict=True)
+        )
+        yield _rows((kernels[0], kernels[1]), (lengths[0], lengths[1]), part), first, second
+
+
+def _kernel(table: Distances, lengths: Float64[np.ndarray, "l n"], part: slice) -> Float64[np.ndarray, "l k n"]:
+    """Return rows of the centered kernel: by the law of cosines 2 s·s' = |s|² + |s'|² - 4 d(s, s')."""
+    distances = table.rows(part) + table.middle
+    return (lengths[:, part, None] + lengths[:, None, :]) / 2 - 2 * distances
+
+
+def _rows(kernels: tuple[np.ndarray, np.ndarray], lengths: tuple[np.ndarray, np.ndarray], part: slice) -> _Rows:
+    (k, other), (d, e) = kernels, lengths
+    products = np.einsum("lkn,mkn->klm", k, other, optimize=True)
+    first = np.einsum("lkn,mn->klm", k, e, optimize=True) / -2
+    second = np.einsum("mkn,ln->klm", other, d, optimize=True) / -2
+    return _Rows(products, first, second, d[:, part].T, e[:, part].T)
+
+
+class _Scale(NamedTuple):
+    """A scale without ends on which an estimate is closer to normal: there, back, and the slope of going there."""
+
+    there: Callable[[np.ndarray], np.ndarray]
+    back: Callable[[np.ndarray], np.ndarray]
+    slope: Callable[[np.ndarray], np.ndarray]
+
+
+# The debiased alignment is a cosine, between -1 and 1; the biased one is a cosine of positive kernels, between 0 and 1.
+_SCALES = {
+    "debiased": _Scale(np.arctanh, np.tanh, lambda x: 1 / (1 - x * x)),
+    "biased": _Scale(logit, expit, lambda x: 1 / (x * (1 - x))),
+}
+
+
+def interval_around(
+    value: Float64[np.ndarray, "l m"], found: LeaveOneOut, points: int, estimator: str, level: float
+) -> Float64[np.ndarray, "2 l m"]:
+    """Return the interval of each value: Student's t on a scale without ends, so that it stays in the range."""
+    there, back, slope = _SCALES[estimator]
+    ends = np.array([[[-1.0]], [[1.0]]]) * stdtrit(points - 1, (1 + level) / 2)
+    with np.errstate(invalid="ignore", divide="ignore"):
+        inside = back(there(value) + ends * found.errors * slope(value))
+    certain = (1 - np.abs(value) < _END) | (found.errors == 0)
+    return np.where(found.undefined > 0, np.nan, np.where(certain, value, inside))
+
+
+# Distances of all pairs of points held at once, in numbers of two or four bytes.
+_HELD = 1 << 28
+# A pair of points costs this many times what a product of two units costs per point: a number is looked up, not a bit
+# counted.
+_LOOK_UP = 100
+_ROWS = 64
+
+Order = Int[np.ndarray, " n"]
+Matrix = Float64[np.ndarray, "l m"]
+
+
+def shuffled_products(
+    sides: tuple[Signs, Signs], total: Totals, estimator: str, permutations: int, seed: int
+) -> Float64[np.ndarray, "p l m"]:
+    """Return the inner products of the kernels, the points of the second side in ``permutations`` random orders."""
+    if not permutations:
+        return np.empty((0, *total.energy.shape))
+    d, e = (lengths - lengths.mean(1, keepdims=True) for lengths in map(row_lengths, sides))
+    ways = _Pairs(*sides) if _pairs_are_cheaper(*sides) else _Units(*sides)
+
+    def one(i: int) -> Matrix:
+        order = torch.randperm(total.points, generator=stream(seed, "permutation", i)).numpy()
+        lengths = d @ e[:, order].T
+        return replace(total, energy=ways.energy(order, lengths), lengths=lengths).product(estimator)
+
+    return np.stack(in_parallel(one, range(permutations)))
+
+
+def _pairs_are_cheaper(first: Signs, second: Signs) -> bool:
+    points, groups = len(first.packed), len(first.spans) * len(second.spans)
+    held = points**2 * (len(first.spans) + len(second.spans))
+    weighted = first.roots is not None or second.roots is not None
+    exact = points**2 * first.bits * second.bits < np.iinfo(np.int64).max
+    return not weighted and exact and held <= _HELD and _LOOK_UP * points * groups < first.bits * second.bits
+
+
+class _Units:
+    """The energy |Sᵀ T|² from products of units; the side with fewer bits is the one that is reordered."""
+
+    def __init__(self, first: Signs, second: Signs) -> None:
+        self._turned = first.bits < second.bits
+        self._fixed, self._moved = (second, first) if self._turned else (first, second)
+        self._products = ShuffledProducts(self._fixed.packed, self._moved.packed)
+
+    def energy(self, order: Order, lengths: Matrix) -> Matrix:
+        """Return the energies; to reorder the first side backwards is to reorder the second."""
+        backwards = np.argsort(order) if self._turned else order
+        parts = []
+        for units, products in self._products.centred(backwards, units_at_once(self._moved)):
+            scaled = scale(products, self._fixed, self._moved, units)
+            parts.append(np.add.reduceat(np.square(scaled, out=scaled), self._moved.starts, axis=1))
+        found: Matrix = np.add.reduceat(np.concatenate(parts), self._fixed.starts, axis=0)
+        return found.T if self._turned else found
+
+
+class _Pairs:
+    """The energy from the distances of all pairs of points, which are computed once and looked up in every order.
+
+    With distances D and E: |Sᵀ T|² = 4 <D, E> - 4 (Σ D)(Σ E) / N² - N / 2 Σ (d - d̄)(e - ē). The sums are exact.
+    """
+
+    def __init__(self, first: Signs, second: Signs) -> None:
+        self._first, self._second = ([_distances(group) for group in side.groups()] for side in (first, second))
+        self._sums = [[int(each.sum(dtype=np.int64)) for each in side] for side in (self._first, self._second)]
+
+    def energy(self, order: Order, lengths: Matrix) -> Matrix:
+        """Return the energies of all pairs of groups."""
+        n = len(order)
+        middle = np.empty(lengths.shape)
+        for i, j in np.ndindex(*lengths.shape):
+            inner, product = int(_inner(self._first[i], self._second[j], order)), self._sums[0][i] * self._sums[1][j]
+            # Python's integers: the two are large, and nearly the same.
+            middle[i, j] = 4 * (n * n * inner - product) / (n * n)
+        return middle - n / 2 * lengths
+
+
+def _distances(group: Signs) -> Int[np.ndarray, "n n"]:
+    columns = columns_of(group.packed, compact_dtype(group.widths[0]))
+    out = np.empty((len(group.packed), len(group.packed)), columns.dtype)
+    slices = row_slices(len(out), _ROWS)
+    in_parallel(lambda rows: write_distances(group.packed[rows], columns, out[rows]), slices)
+    return out
+
+
+@compiled
+def _inner(first: Any, second: Any, order: Any) -> Any:
+    """Return Σ D[i, j] E[order[i], order[j]]; both are symmetric, with zeros on the diagonal."""
+    total = np.int64(0)
+    for i in range(len(order)):
+        row, other = first[i], second[order[i]]
+        for j in range(i):
+            total += np.int64(row[j]) * np.int64(other[order[j]])
+    return 2 * total

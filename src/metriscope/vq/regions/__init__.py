@@ -1,0 +1,1 @@
+"""Exact linear regions of a network on a plane."""

@@ -1,0 +1,267 @@
+"""How unlike the training set a point's sign pattern is: the distance to its k-th nearest training pattern.
+
+Axes: ``n`` test points, ``m`` training points, ``b`` bytes of a pattern. Distances are exact counts of units.
+
+Range: 0 to the number of bits. Laws: nothing changes with the order of the units or of the training points,
+with a positive scale or a turned sign of a unit, or with a unit that never changes; training points taken
+twice change nothing at ``k=1``. More training points never make a point more novel.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
+from typing import Any, Literal, TypeAlias, get_args
+
+import numkong as nk
+import numpy as np
+import torch
+from jaxtyping import Float, Float64, Int64, UInt8, UInt32
+from torch import Tensor, nn
+
+from metriscope.common.validation import instance, integer, label_array, number, one_of, real_tensor
+from metriscope.rng import stream
+from metriscope.train import workers_available
+from metriscope.vq.capture.patterns import Patterns
+
+__all__ = ["Index", "local_complexity", "naswot_score", "novelty", "pattern_multiplicities", "region_count"]
+
+Index: TypeAlias = Literal["exact", "faiss"]
+
+# A block of distances takes 4 * 256 * 8192 bytes = 8 MiB a thread, whatever the sizes of the two sets.
+_TEST_ROWS = 256
+_TRAIN_ROWS = 8192
+
+
+def novelty(
+    train: Patterns,
+    test: Patterns,
+    k: int = 1,
+    train_labels: Any = None,
+    test_labels: Any = None,
+    index: Index = "exact",
+) -> Float64[np.ndarray, " n"]:
+    """Return of each test point the distance to its ``k``-th nearest training pattern: larger, less alike.
+
+    With labels, usually those the network predicts, a test point is compared with the training points of
+    its own class alone. A point that is itself among the training points is its own nearest neighbour.
+
+    ``index="faiss"`` searches an inverted file of the optional package ``faiss-cpu``: quicker on millions of
+    training points, approximate, and never smaller than the exact answer.
+
+    >>> from metriscope.vq.capture.patterns import Layer
+    >>> layers = (Layer("act", 8, "relu"),)
+    >>> train, test = (Patterns(layers, np.array(rows, np.uint8)) for rows in ([[0], [7]], [[1], [255]]))
+    >>> novelty(train, test), novelty(train, test, k=2)
+    (array([1., 5.]), array([2., 8.]))
+    """
+    _check_patterns(train, test)
+    k = integer(k, "k")
+    one_of(index, "index", get_args(Index))
+    search = _exact if index == "exact" else _faiss
+    if train_labels is None and test_labels is None:
+        return _enough(search, train.packed, test.packed, k, "")
+    groups = _groups(_labels(train_labels, "train_labels", train), _labels(test_labels, "test_labels", test))
+    scores = np.full(len(test), math.nan)
+    for label, known, asked in groups:
+        where = f" whose entry in train_labels is {label}"
+        scores[asked] = _enough(search, train.packed[known], test.packed[asked], k, where)
+    return scores
+
+
+Search: TypeAlias = Callable[[np.ndarray, np.ndarray, int], np.ndarray]
+
+
+def _enough(search: Search, train: np.ndarray, test: np.ndarray, k: int, where: str) -> Float64[np.ndarray, " n"]:
+    if len(train) < k:
+        raise ValueError(f"train must hold at least k = {k} points{where}, got {len(train)}")
+    return search(np.ascontiguousarray(train), np.ascontiguousarray(test), k).astype(np.float64)
+
+
+def _check_patterns(train: Patterns, test: Patterns) -> None:
+    instance(train, "train", Patterns)
+    instance(test, "test", Patterns)
+    if len(train) == 0 or len(test) == 0:
+        raise ValueError(f"novelty needs at least one training and one test point, got {len(train)} and {len(test)}")
+    known, asked = ([(layer.name, layer.width) for layer in p.layers] for p in (train, test))
+    if known != asked:
+        raise ValueError(
+            f"training and test patterns must be of the same layers (name, width), got {known} and {asked}"
+        )
+    if train.width == 0:
+        raise ValueError("patterns without any unit cannot be compared")
+
+
+def _labels(labels: Any, name: str, p: Patterns) -> np.ndarray:
+    if labels is None:
+        raise ValueError(f"{name} must be given where the other labels are, got None")
+    return label_array(labels, name, len(p))
+
+
+def _groups(known: np.ndarray, asked: np.ndarray) -> Iterator[tuple[Any, np.ndarray, np.ndarray]]:
+    if (known.dtype.kind == "U") != (asked.dtype.kind == "U"):
+        raise ValueError("train_labels and test_labels must both be numbers or both be words, got one of each")
+    for label in np.unique(asked):
+        yield label, np.flatnonzero(known == label), np.flatnonzero(asked == label)
+
+
+def _exact(train: UInt8[np.ndarray, "m b"], test: UInt8[np.ndarray, "n b"], k: int) -> UInt32[np.ndarray, " n"]:
+    """Return the k-th smallest distance of each test row, keeping the k best while passing over blocks."""
+    nearest = np.full((len(test), k), np.iinfo(np.uint32).max, np.uint32)
+    blocks = [slice(start, start + _TEST_ROWS) for start in range(0, len(test), _TEST_ROWS)]
+    with ThreadPoolExecutor(workers_available()) as pool:
+        for start in range(0, len(train), _TRAIN_ROWS):
+            packed = nk.hammings_pack(train[start : start + _TRAIN_ROWS], dtype="uint1")
+
+            def merge(rows: slice, packed: Any = packed) -> None:
+                nearest[rows] = _smallest(np.asarray(nk.hammings_packed(test[rows], packed)), nearest[rows])
+
+            # The list raises what a thread raised.
+            list(pool.map(merge, blocks))
+    return nearest.max(1)
+
+
+def _smallest(distances: UInt32[np.ndarray, "n m"], best: UInt32[np.ndarray, "n k"]) -> UInt32[np.ndarray, "n k"]:
+    """Return the k smallest of each row of both, in any order."""
+    k = best.shape[1]
+    if k == 1:
+        return np.minimum(best, distances.min(1, keepdims=True))
+    return np.partition(np.concatenate([best, distances], axis=1), k - 1, axis=1)[:, :k]
+
+
+def _faiss(train: UInt8[np.ndarray, "m b"], test: UInt8[np.ndarray, "n b"], k: int) -> np.ndarray:
+    """Return the k-th distance that an inverted file finds; where it finds fewer points, the exact one."""
+    try:
+        faiss = import_module("faiss")
+    except ImportError as missing:
+        raise ImportError('index="faiss" needs the package faiss-cpu: pip install faiss-cpu') from missing
+    bits = 8 * train.shape[1]
+    # faiss asks for 39 points a list to place its centres.
+    lists = max(1, min(math.isqrt(len(train)), len(train) // 39))
+    quantizer = faiss.IndexBinaryFlat(bits)
+    found = faiss.IndexBinaryIVF(quantizer, bits, lists)
+    found.nprobe = max(1, lists // 8)
+    found.train(train)
+    found.add(train)
+    distances, neighbours = found.search(test, k)
+    scores = distances[:, k - 1].copy()
+    short = np.flatnonzero(neighbours[:, k - 1] < 0)
+    if len(short):
+        scores[short] = _exact(train, test[short], k)
+    return scores
+
+
+# As many directions as are usual for images, where all of them would be thousands of forward passes.
+_DIRECTIONS = 32
+
+
+def region_count(p: Patterns) -> int:
+    """Return the number of distinct patterns among the points: the linear regions that they visit.
+
+    Where every layer is piecewise affine, points with the same pattern lie where the network is one affine
+    map; the number is a lower bound of the number of regions, and at most ``len(p)``. Of other layers it
+    counts the cells that their sign changes cut. No points visit no region.
+
+    Regions as a measure of a network: Pascanu, Montúfar & Bengio, "On the number of response regions of
+    deep feed forward networks with piece-wise linear activations" (ICLR 2014); Montúfar, Pascanu, Cho &
+    Bengio, "On the number of linear regions of deep neural networks" (NeurIPS 2014).
+
+    Laws: does not change with the order of units or points, with points or units taken twice, with a positive
+    scale or a turned sign of a unit. A unit or a point more never makes it smaller.
+
+    >>> from metriscope.vq.capture.patterns import Layer
+    >>> region_count(Patterns((Layer("act", 8, "relu"),), np.array([[3], [1], [3]], np.uint8)))
+    2
+    """
+    return len(pattern_multiplicities(p))
+
+
+def pattern_multiplicities(p: Patterns) -> Int64[np.ndarray, " r"]:
+    """Return how many points share each distinct pattern, largest first; they add up to ``len(p)``.
+
+    >>> from metriscope.vq.capture.patterns import Layer
+    >>> pattern_multiplicities(Patterns((Layer("act", 8, "relu"),), np.array([[3], [1], [3]], np.uint8)))
+    array([2, 1])
+    """
+    if len(instance(p, "p", Patterns)) == 0 or p.width == 0:
+        return np.full(int(len(p) > 0), len(p), np.int64)
+    rows = np.ascontiguousarray(p.packed)
+    # One opaque value a row sorts by memory alone, many times quicker than sorting rows.
+    _, counts = np.unique(rows.view(np.dtype((np.void, rows.shape[1]))), return_counts=True)
+    return np.sort(counts.astype(np.int64))[::-1].copy()
+
+
+def local_complexity(
+    model: nn.Module, point: Any, radius: float, samples: int | None = None, seed: int = 0, **options: Any
+) -> int:
+    """Return how many bits change sign among the corners of a cross-polytope round ``point``.
+
+    The corners are ``point ± radius * v_i`` for ``samples`` orthonormal directions ``v_i``, drawn uniformly,
+    each from its own stream of ``seed``; at most as many as the point has features, by default all up to 32.
+    A bit counts if it is not the same at every corner. For a unit of the first layer that is so exactly if its
+    hyperplane separates corners; for a deeper one it is a lower bound, since it may change and change back
+    between corners. ``options`` go to ``metriscope.capture``.
+
+    After Humayun, Balestriero & Baraniuk, "Deep networks always grok and here is why" (ICML 2024).
+
+    Range: 0 to the number of bits. It is defined for a positive radius only, and anything else is an error.
+    """
+    corners = _corners(_checked_point(point), radius, samples, seed)
+    # Capture is heavy, and the other counts do without it.
+    from metriscope.vq.capture.capture import capture
+
+    # Of an array capture chooses the precision itself; a tensor keeps its own.
+    data = corners if isinstance(point, Tensor) else corners.numpy()
+    packed = capture(model, data, **options).packed
+    changing = np.bitwise_or.reduce(packed ^ packed[0], axis=0)
+    return int(np.unpackbits(changing).sum())
+
+
+def naswot_score(p: Patterns) -> float:
+    """Return ``log |det K|`` of the kernel ``K_ij = h - d_ij``, how many units agree at two points.
+
+    Larger means that the network tells the points apart more clearly. It is -inf, the logarithm of zero,
+    where ``K`` is singular within rounding: two equal patterns suffice, and so do more than ``h + 1`` points.
+    Without points or units there is no kernel, and the score is NaN.
+
+    Mellor, Turner, Storkey & Crowley, "Neural architecture search without training" (ICML 2021).
+
+    Laws: does not change with the order of units or points, with a positive scale or a turned sign of a unit.
+    It does with a unit that never changes, which adds 1 to every entry.
+
+    >>> from metriscope.vq.capture.patterns import Layer
+    >>> p = Patterns((Layer("act", 8, "relu"),), np.array([[0], [255]], np.uint8))
+    >>> bool(np.isclose(naswot_score(p), np.log(64)))
+    True
+    """
+    if len(instance(p, "p", Patterns)) == 0 or p.width == 0:
+        return math.nan
+    signs = p.signs().astype(np.float64)
+    # With s = ±1 the product s·s' is agreements less disagreements, and both add up to h.
+    eigenvalues = np.linalg.eigvalsh((p.width + signs @ signs.T) / 2)
+    if eigenvalues[0] <= eigenvalues[-1] * len(p) * np.finfo(np.float64).eps:
+        return -math.inf
+    return float(np.log(eigenvalues).sum())
+
+
+def _checked_point(point: Any) -> Tensor:
+    found = real_tensor(point, "point").detach().cpu()
+    floating = point.is_floating_point() if isinstance(point, Tensor) else np.asarray(point).dtype.kind == "f"
+    if not floating:
+        raise ValueError("point must hold floating-point numbers to be moved, got whole numbers or booleans")
+    return found
+
+
+def _corners(point: Float[Tensor, "*shape"], radius: float, samples: int | None, seed: int) -> Tensor:
+    """Return the corners, those in the positive directions first."""
+    features = point.numel()
+    count = min(features, _DIRECTIONS) if samples is None else samples
+    radius, count = number(radius, "radius", "(0, inf)"), integer(count, "samples", 1, features)
+    streams = [stream(seed, "local-complexity", i) for i in range(count)]
+    drawn = [torch.randn(features, generator=generator, dtype=torch.float64) for generator in streams]
+    # A positive diagonal of R makes the orthonormal columns uniformly distributed.
+    axes, triangle = torch.linalg.qr(torch.stack(drawn, dim=1))
+    steps = radius * (axes * triangle.diagonal().sign()).mT.reshape(count, *point.shape)
+    return torch.cat([point + steps, point - steps]).to(point.dtype)
