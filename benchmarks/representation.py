@@ -18,9 +18,9 @@ from torch.nn import functional as F
 
 from metriscope import data
 from metriscope.benching import processor
+from metriscope.common.threads import workers_available
 from metriscope.nn import build
 from metriscope.rng import stream
-from metriscope.train import workers_available
 from metriscope.train.classifiers import Classifier, Examples, advance, examples
 
 ROUNDS, EPOCHS = 5, 2

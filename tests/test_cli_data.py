@@ -4,7 +4,7 @@ import pytest
 
 from data.mirrors import isolate, left, mirror, paths, put, register, tiny_mnist
 from metriscope.cli import main
-from metriscope.common import progress as bars
+from metriscope.common import progress
 from metriscope.data import names
 
 CONTENTS = tiny_mnist()
@@ -58,7 +58,7 @@ def test_fetch_draws_a_bar_on_a_terminal(cache, monkeypatch, capsys):
 
 
 def test_a_bar_counts_what_it_is_told():
-    with bars.rich_bar("some file") as bar:
+    with progress.rich_bar("some file") as bar:
         bar.total = 0
         assert bar.total == 0
         bar.total = 100

@@ -15,11 +15,12 @@ import metriscope
 
 PACKAGE = Path(metriscope.__file__).parent
 MODULES = {path.relative_to(PACKAGE).as_posix(): path for path in sorted(PACKAGE.rglob("*.py"))}
-ORDER = ("validation", "rng", "functional", "data", "nn", "train", "runs", "probes", "vq", "report", "studies", "cli")
+ORDER = ("common", "rng", "functional", "data", "nn", "train", "runs", "probes", "vq")
+ORDER += ("reading", "report", "studies", "cli")
 # The package's own module opens the door to all the others: whoever imports through it may load anything.
 TOP = ORDER.index("cli")
 LEVELS = {name: level for level, name in enumerate(ORDER)}
-LEVELS |= dict.fromkeys(("benching", "benchmarks", "loading", "__main__"), TOP)
+LEVELS |= dict.fromkeys(("benching", "benchmarks", "__main__"), TOP)
 # The estimators stand beside the patterns: both are what builders and readers of networks call.
 LEVELS["sklearn"] = LEVELS["vq"]
 HEAVY = {"torch", "numpy", "numba", "pandas", "matplotlib", "scipy", "sklearn", "pyarrow"}
@@ -81,13 +82,13 @@ def test_a_folder_imports_only_from_folders_before_it(path):
         ("import metriscope.studies.runner", "train/loop.py"),
         ("from metriscope import probes", "nn/layers.py"),
         ("from metriscope import Abs", "functional/distances.py"),
-        ("import metriscope", "report/page.py"),
+        ("import metriscope", "report/html.py"),
         ("from ..train import fit", "nn/layers.py"),
-        ("from .. import vq", "probes/whitening.py"),
+        ("from .. import vq", "probes/linear.py"),
         ("from . import functional", "rng.py"),
         ("def f():\n    from metriscope.cli import main", "studies/runner.py"),
         ("if TYPE_CHECKING:\n    from metriscope.report import Page", "runs/store.py"),
-        ("import_module('metriscope.nn.layers')", "data/gaussians.py"),
+        ("import_module('metriscope.nn.layers')", "data/synthetic.py"),
         ("from metriscope.benching import benchmarks", "studies/runner.py"),
     ],
 )

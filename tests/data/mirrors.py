@@ -12,8 +12,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 
-from metriscope.data import locations as files
-from metriscope.data import registry
+from metriscope.data import locations, registry
 from metriscope.data.locations import File
 
 FOLDER = "mnist/"
@@ -108,7 +107,7 @@ def left(folder):
 
 def isolate(monkeypatch, folder):
     """Let the cache be a folder of the test's own, and no other place be looked at."""
-    monkeypatch.delenv(files.ENVIRONMENT, raising=False)
+    monkeypatch.delenv(locations.ENVIRONMENT, raising=False)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
     monkeypatch.setattr(files, "cache_folder", lambda: folder)
     return folder

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from metriscope.report import network_pages as inspection
+from metriscope.report import network_pages
 from metriscope.report.document import Figure, Prose
 from metriscope.report.network_pages import Subject
 from vq.measures.cases import clouds
@@ -19,7 +19,7 @@ HALF_DEAD = patterns(np.hstack([np.zeros((30, 4), np.uint8), NETWORK.signs()[:, 
 
 
 def blocks(one, two):
-    return inspection._alignment(Subject("one", one), Subject("two", two))
+    return network_pages._alignment(Subject("one", one), Subject("two", two))
 
 
 def prose(found):

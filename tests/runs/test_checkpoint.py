@@ -7,9 +7,9 @@ import torch
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from metriscope.common.errors import Damage
 from metriscope.rng import stream
 from metriscope.runs.checkpoint import Checkpoint, decode, encode
-from metriscope.runs.errors import Damage
 from metriscope.runs.store import Store, StoreError
 
 ADDRESS = "ab" * 20

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from metriscope.common.errors import Damage
 from metriscope.runs.codec import from_json, from_parquet, from_tensors, to_json, to_parquet, to_tensors
-from metriscope.runs.errors import Damage
 
 DTYPES = (
     *(torch.float16, torch.bfloat16, torch.float32, torch.float64),

@@ -11,8 +11,7 @@ from numba import njit
 from numba.core import config
 from numba.core.codegen import JITCPUCodegen
 
-from metriscope.train import kernels
-from metriscope.train import simd as lanes
+from metriscope.train import kernels, simd
 from metriscope.train.sparse_points import GROUP, PADDING, pack
 
 EPS = np.finfo(np.float32).eps
@@ -83,7 +82,7 @@ def test_a_word_in_the_environment_switches_vector_code_off(monkeypatch, value):
 @pytest.mark.parametrize("value", ["", "0"])
 def test_vector_code_is_used_unless_it_is_switched_off(monkeypatch, value):
     monkeypatch.setenv("METRISCOPE_PLAIN_KERNELS", value)
-    shape = lanes.shape_for(lanes.target_features())
+    shape = simd.shape_for(simd.target_features())
     assert kernels.chosen()[:3] == (f"{shape.lanes}x{shape.vectors}", shape.lanes, shape.width)
 
 
@@ -123,11 +122,11 @@ def test_the_width_of_vectors_follows_numbas_target_and_not_the_host(monkeypatch
     # Nothing is compiled, so that a target may be named which this processor is not.
     for name, value in settings.items():
         monkeypatch.setattr(config, name, value)
-    assert lanes.shape_for(lanes.target_features(JITCPUCodegen("another target"))) == shape
+    assert simd.shape_for(simd.target_features(JITCPUCodegen("another target"))) == shape
 
 
 def test_numbas_own_target_is_what_its_settings_name():
-    assert lanes.target_features() == lanes.target_features(JITCPUCodegen("the same target"))
+    assert simd.target_features() == simd.target_features(JITCPUCodegen("the same target"))
 
 
 def test_numbas_internals_are_behind_one_door():
@@ -137,10 +136,10 @@ def test_numbas_internals_are_behind_one_door():
         for path in package.rglob("*.py")
         if "llvmlite" in (text := path.read_text()) or re.search(r"^ *(from|import) .*\blanes\b", text, re.MULTILINE)
     }
-    assert users == {"kernels.py", "lanes.py"}
+    assert users == {"kernels.py", "simd.py"}
 
 
 def test_the_classifiers_use_the_kernels_that_were_chosen():
-    from metriscope.train import classifier_passes as heads
+    from metriscope.train import classifier_passes
 
-    assert kernels.chosen().name == heads.KERNELS
+    assert kernels.chosen().name == classifier_passes.KERNELS

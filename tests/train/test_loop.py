@@ -13,8 +13,9 @@ from hypothesis import strategies as st
 from threadpoolctl import threadpool_info, threadpool_limits
 from torch import nn
 
+from metriscope.common.threads import workers_available
 from metriscope.nn import stack_state
-from metriscope.train import Cohort, Diverged, Protocol, engine_for, fit, recorded_epochs, workers_available
+from metriscope.train import Cohort, Diverged, Protocol, engine_for, fit, recorded_epochs
 from train.cases import CASES, COMPILED, cohort, copies, leaves, network, plain_training, problem, same_bits
 
 EPOCHS = 12

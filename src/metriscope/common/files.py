@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
-from metriscope.runs.errors import Damage, reason
+from metriscope.common.errors import Damage, reason
 
 __all__ = [
     "DAMAGED",

@@ -7,9 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
-from metriscope.data import images
-from metriscope.data import tabular as sequences
-from metriscope.data import tabular as tables
+from metriscope.data import images, tabular
 from metriscope.data.dataset import Parts
 from metriscope.data.locations import DataError, File
 
@@ -137,7 +135,7 @@ ROWS: dict[str, Row] = {
         train=144,
         test=34,
         classes=3,
-        read=tables.wine_parts,
+        read=tabular.wine_parts,
         note=FIFTH,
         sha256="5f2bfe5780499e5ddb6a7c416bd0c65849fe6d8e3c69bf8c2bd773694ef55b14",
     ),
@@ -146,7 +144,7 @@ ROWS: dict[str, Row] = {
         train=456,
         test=113,
         classes=2,
-        read=tables.breast_cancer_parts,
+        read=tabular.breast_cancer_parts,
         note=FIFTH,
         sha256="3096c80b66b7e1b48b721b7c1cb59f19e3f86e8db1f3301bd19c08083586bc7b",
     ),
@@ -155,7 +153,7 @@ ROWS: dict[str, Row] = {
         train=32_561,
         test=16_281,
         classes=2,
-        read=tables.adult_parts,
+        read=tabular.adult_parts,
         files=_files(
             "tabular",
             (_UCI + "adult/",),
@@ -170,7 +168,7 @@ ROWS: dict[str, Row] = {
         train=15_120,
         test=565_892,
         classes=7,
-        read=tables.covertype_parts,
+        read=tabular.covertype_parts,
         files=_files(
             "tabular",
             (_UCI + "covtype/",),
@@ -184,7 +182,7 @@ ROWS: dict[str, Row] = {
         train=16_000,
         test=4_000,
         classes=26,
-        read=tables.letter_parts,
+        read=tabular.letter_parts,
         files=_files(
             "tabular",
             (_UCI + "letter-recognition/",),
@@ -198,7 +196,7 @@ ROWS: dict[str, Row] = {
         train=3_682,
         test=919,
         classes=2,
-        read=tables.spambase_parts,
+        read=tabular.spambase_parts,
         files=_files(
             "tabular",
             (_UCI + "spambase/",),
@@ -212,7 +210,7 @@ ROWS: dict[str, Row] = {
         train=500,
         test=4_500,
         classes=5,
-        read=sequences.ecg5000_parts,
+        read=tabular.ecg5000_parts,
         files=_files(
             "sequence",
             (),
@@ -225,7 +223,7 @@ ROWS: dict[str, Row] = {
         train=2_700,
         test=300,
         classes=10,
-        read=sequences.fsdd_parts,
+        read=tabular.fsdd_parts,
         files=_files(
             "sequence",
             (),

@@ -1,8 +1,8 @@
 """The one table of activations: what each computes, where it bends, and how it is named and drawn.
 
 Layers, engines, capture, studies and figures read it. A new activation is one row here; if it should be compiled,
-it also needs a kernel in :mod:`metriscope.train.compiled` or :mod:`metriscope.train.classifier_passes`, else stacked autograd
-trains it.
+it also needs a kernel in :mod:`metriscope.train.compiled` or :mod:`metriscope.train.classifier_passes`; without one,
+stacked autograd trains it.
 """
 
 from __future__ import annotations

@@ -10,10 +10,10 @@ from contextlib import suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from metriscope.common.errors import Damage, reason
 from metriscope.common.files import temporary, write
 from metriscope.report.html import render
 from metriscope.runs.codec import from_json, to_json
-from metriscope.runs.errors import Damage, reason
 
 if TYPE_CHECKING:
     from metriscope.report.document import Page, Table

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from metriscope.common.errors import StoreError, Unfinished
 from metriscope.runs.checkpoint import Checkpoint
 from metriscope.runs.driver import Deadline, Driver, Executor, Finished, InProcess, Job, Pass, Result, Work, once
-from metriscope.runs.errors import StoreError, Unfinished
 from metriscope.runs.integrity import Problem
 from metriscope.runs.run import Run
 from metriscope.runs.store import Store

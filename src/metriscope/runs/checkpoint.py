@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from metriscope.common.errors import Damage, explained
 from metriscope.common.files import read, set_aside, sync_folder, temporary, write
 from metriscope.runs.codec import from_json, from_tensors, header, to_json, to_tensors
-from metriscope.runs.errors import Damage, explained
 from metriscope.runs.provenance import FORMAT, provenance
 
 if TYPE_CHECKING:

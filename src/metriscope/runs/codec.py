@@ -10,8 +10,8 @@ import json
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from metriscope.common.errors import Damage
 from metriscope.runs.address import plain
-from metriscope.runs.errors import Damage
 
 if TYPE_CHECKING:
     from pandas import DataFrame

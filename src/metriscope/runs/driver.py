@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from metriscope.common.errors import Unfinished
 from metriscope.runs.address import address
-from metriscope.runs.errors import Unfinished
 from metriscope.runs.lease import held
 from metriscope.runs.run import Run
 from metriscope.runs.store import Store

@@ -9,11 +9,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from metriscope.common.errors import Damage, reason
 from metriscope.common.files import DAMAGED, TEMPORARY, entries, read
 from metriscope.runs.address import DIGITS
 from metriscope.runs.checkpoint import check, decode
 from metriscope.runs.codec import from_json, to_json
-from metriscope.runs.errors import Damage, reason
 from metriscope.runs.lease import FOLDER as LEASES
 
 __all__ = [

@@ -11,8 +11,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from metriscope.common.errors import explained
 from metriscope.common.files import entries
-from metriscope.runs.errors import explained
 
 if TYPE_CHECKING:
     from filelock import BaseFileLock

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from metriscope.common.errors import StoreError, explained
 from metriscope.runs.codec import from_parquet, from_tensors
-from metriscope.runs.errors import StoreError, explained
 from metriscope.runs.integrity import read_fields, read_listed, read_manifest
 
 if TYPE_CHECKING:

@@ -16,11 +16,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from metriscope.common.errors import Damage, StoreError, explained
 from metriscope.common.files import abandoned, entries, remove, set_aside, sync_folder, temporary, write
 from metriscope.runs.address import address, canonical
 from metriscope.runs.checkpoint import Checkpoint
 from metriscope.runs.codec import to_json, to_parquet, to_tensors
-from metriscope.runs.errors import Damage, StoreError, explained
 from metriscope.runs.integrity import MANIFEST, Problem, faults, manifest, problems, run_folders
 from metriscope.runs.lease import sweep_leases
 from metriscope.runs.provenance import provenance

@@ -9,8 +9,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from metriscope.common.errors import Unfinished, reason
 from metriscope.common.files import temporary
-from metriscope.runs.errors import Unfinished, reason
 from metriscope.studies.contract import Study, study
 
 if TYPE_CHECKING:

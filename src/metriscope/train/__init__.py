@@ -2,7 +2,8 @@
 
 from metriscope.common.progress import progress
 from metriscope.train.engines import CompiledEngine, StackedEngine, engine_for
-from metriscope.train.loop import Cohort, CohortPass, Diverged, Pace, Protocol, fit, recorded_epochs, workers_available
+from metriscope.train.loop import Cohort, CohortPass, Diverged, Pace, fit
+from metriscope.train.protocol import Protocol, recorded_epochs
 
 __all__ = [
     "Cohort",
@@ -16,5 +17,4 @@ __all__ = [
     "fit",
     "progress",
     "recorded_epochs",
-    "workers_available",
 ]

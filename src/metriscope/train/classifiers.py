@@ -3,8 +3,8 @@
 Axes: S networks, N points, D features, K units, C classes, E epochs.
 
 Networks whose activations and head have kernels are trained by the same compiled passes over points that were packed
-once (:mod:`metriscope.train.sparse_points`); any other row of :data:`metriscope.nn.ARCHITECTURES` is trained by autograd. A
-network never meets its company: it ends bit-identical alone, among twenty, and on any number of threads.
+once (:mod:`metriscope.train.sparse_points`); any other row of :data:`metriscope.nn.ARCHITECTURES` is trained by
+autograd. Weights are bit-identical whether a network is trained alone or batched, and on any number of threads.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from jaxtyping import Float, Float32, Int
 from torch import Tensor
 from torch.nn import functional as F
 
+from metriscope.common.threads import workers_available
 from metriscope.nn import ARCHITECTURES, build
-from metriscope.train import sparse_points as blocks
-from metriscope.train.loop import workers_available
+from metriscope.train import sparse_points
 from metriscope.train.sparse_points import GROUP, PADDING
 
 __all__ = [
@@ -48,7 +48,7 @@ class Examples:
     ``x`` and ``y`` are the points and labels as they came, for networks that no compiled kernel knows.
     """
 
-    packed: blocks.Packed
+    packed: sparse_points.Packed
     labels: Int[np.ndarray, "g 8"]
     x: Float32[np.ndarray, "n d"]
     y: Int[np.ndarray, n]
@@ -65,7 +65,7 @@ def examples(x: Float32[np.ndarray, "n d"], y: Int[np.ndarray, n], *, gradient: 
     """
     if y.shape != (len(x),) or y.min(initial=0) < 0:
         raise ValueError(f"{len(x)} points need as many labels from 0 on, not an array of shape {y.shape}")
-    packed = blocks.pack(x, gradient=gradient)
+    packed = sparse_points.pack(x, gradient=gradient)
     labels = np.full(-(-len(y) // GROUP) * GROUP, -1, np.int64)
     labels[: len(y)] = y[packed.order]
     return Examples(packed, labels.reshape(-1, GROUP), x, y)
@@ -93,18 +93,18 @@ class Classifier:
     def __init__(self, architecture: str, state: Mapping[str, Tensor]) -> None:
         if architecture not in ARCHITECTURES:
             raise ValueError(f"architecture must be one of {', '.join(ARCHITECTURES)}, got {architecture!r}")
-        from metriscope.train import classifier_passes as heads
+        from metriscope.train import classifier_passes as passes
 
         row = ARCHITECTURES[architecture]
         self.distances, self.biased = row.head == "offset-l2", row.bias
         first, head = (_matrix(architecture, state, name) for name in ("0.weight", self._head))
         (self.units, self.features), self.classes = first, head[0]
         sign = np.float32(-1 if row.negate else 1)
-        self.kinds = (heads.HIDDEN[row.hidden], heads.HEADS[row.head], heads.OUTPUTS[row.output], sign)
+        self.kinds = (passes.HIDDEN[row.hidden], passes.HEADS[row.head], passes.OUTPUTS[row.output], sign)
         wide, tall = _up(self.units, PADDING), _up(self.classes, GROUP)
         shapes = ((self.features, wide), (wide,), (tall, wide), (tall, wide), (self.classes,))
-        self.values = tuple(heads.aligned(*shape) for shape in shapes)
-        self.derived = (heads.aligned(wide), heads.aligned(tall, wide))
+        self.values = tuple(passes.aligned(*shape) for shape in shapes)
+        self.derived = (passes.aligned(wide), passes.aligned(tall, wide))
         for name, own in self._parameters():
             if name not in state or tuple(state[name].shape) != own.shape:
                 came = {key: tuple(tensor.shape) for key, tensor in state.items()}
@@ -139,126 +139,6 @@ class Classifier:
     def state(self) -> dict[str, Tensor]:
         """Return the parameters as the network's ``state_dict`` has them, as copies."""
         return {name: torch.from_numpy(own.copy()) for name, own in self._parameters()}
-
-
-Network = Classifier | AutogradClassifier
-
-
-def compilable(architecture: str) -> bool:
-    """Return whether every part of a named network has a compiled kernel.
-
-    >>> compilable("abs2-neg")
-    True
-    """
-    from metriscope.train import classifier_passes as heads
-
-    row = ARCHITECTURES[architecture]
-    return row.hidden in heads.HIDDEN and row.head in heads.HEADS and row.output in heads.OUTPUTS
-
-
-def classifier(architecture: str, state: Mapping[str, Tensor]) -> Network:
-    """Return a named network ready for training, compiled where that is possible."""
-    if architecture in ARCHITECTURES and not compilable(architecture):
-        return AutogradClassifier(architecture, state)
-    return Classifier(architecture, state)
-
-
-def _matrix(architecture: str, state: Mapping[str, Tensor], name: str) -> tuple[int, int]:
-    if name not in state or state[name].ndim != 2:
-        raise ValueError(
-            f"{architecture} needs a matrix {name} in its state, which has {', '.join(state) or 'nothing'}"
-        )
-    rows, columns = state[name].shape
-    return rows, columns
-
-
-def advance(
-    networks: Sequence[Network], data: Examples, epochs: int, lr: float = 1e-3, workers: int | None = None
-) -> tuple[Float[np.ndarray, "s e"], Float[np.ndarray, "s e"]]:
-    """Train every network ``epochs`` full-batch steps further, in place.
-
-    Returned are the loss and the accuracy on the training points before each step.
-    """
-    _check(networks, data)
-    if data.packed.gradient is None:
-        raise ValueError("these examples are packed for measuring alone; training needs gradient=True")
-    workers = workers or workers_available()
-    # What the workers cannot share out evenly is trained after that, the parts of each network side by side.
-    whole = len(networks) // workers * workers
-    rest = networks[whole:]
-    with ThreadPoolExecutor(workers, "train") as pool, ThreadPoolExecutor(len(rest) or 1, "drive") as drivers:
-        found = list(pool.map(lambda network: _train(network, data, epochs, lr, map), networks[:whole]))
-        found += drivers.map(lambda network: _train(network, data, epochs, lr, pool.map), rest)
-    scores = np.array(found).reshape(len(networks), epochs, 2) / len(data)
-    return scores[..., 0], scores[..., 1]
-
-
-def _train(
-    network: Network, data: Examples, epochs: int, lr: float, mapped: Callable[..., Iterable[None]]
-) -> Float[np.ndarray, "e 2"]:
-    from metriscope.train import classifier_passes as heads
-
-    if isinstance(network, AutogradClassifier):
-        return network.train(data.x, data.y, epochs, lr)
-
-    packed, scores = data.packed, np.zeros((epochs, PARTS, 2))
-    arrays = (packed.forward.arrays, _gradient_side(packed), data.labels)
-    cuts = [packed.blocks * part // PARTS for part in range(PARTS + 1)]
-    gradients = tuple(network.gradient() for _ in range(PARTS))
-    rooms = [network.room(packed.rows) for _ in range(PARTS)]
-    weights, rate = (network.values, network.derived), np.float32(lr / packed.count)
-    steps = (rate, rate if network.biased else np.float32(0), packed.background)
-
-    def learn(epoch: int, part: int) -> None:
-        results = (gradients[part], scores[epoch, part])
-        heads.learn(arrays, (cuts[part], cuts[part + 1]), weights, results, network.kinds, rooms[part])
-
-    for epoch in range(epochs):
-        heads.prepare(*weights, packed.background)
-        list(mapped(lambda part, e=epoch: learn(e, part), range(PARTS)))
-        heads.descend(network.values, network.derived[1], gradients, network.kinds, steps)
-    return scores.sum(axis=1)
-
-
-def measure(networks: Sequence[Network], data: Examples, workers: int | None = None) -> Scores:
-    """Return how every network does on some points, and how many of its units are at work there."""
-    _check(networks, data)
-    with ThreadPoolExecutor(workers or workers_available(), "measure") as pool:
-        found = list(pool.map(lambda network: _measure(network, data), networks))
-    scores, hidden, outputs = ([one[part] / len(data) for one in found] for part in range(3))
-    loss, accuracy = np.array(scores).reshape(-1, 2).T
-    return Scores(loss, accuracy, tuple(hidden), tuple(outputs))
-
-
-def _measure(network: Network, data: Examples) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    from metriscope.train import classifier_passes as heads
-
-    if isinstance(network, AutogradClassifier):
-        return network.measure(data.x, data.y, heads.ACTIVE)
-    scores, active = np.zeros(2), (np.zeros(network.units), np.zeros(network.classes))
-    weights, packed = (network.values, network.derived), data.packed
-    heads.prepare(*weights, packed.background)
-    arrays = (packed.forward.arrays, data.labels)
-    heads.measure(arrays, weights, network.kinds, network.room(packed.rows), scores, active)
-    return (scores, *active)
-
-
-def _check(networks: Sequence[Network], data: Examples) -> None:
-    features, labels = data.packed.features, int(data.labels.max()) + 1
-    for network in networks:
-        if network.features != features:
-            raise ValueError(f"points have {features} features, a network takes {network.features}")
-        if network.classes < labels:
-            raise ValueError(f"labels go up to {labels - 1}, a network has {network.classes} outputs")
-
-
-def _gradient_side(packed: blocks.Packed) -> tuple[np.ndarray, ...]:
-    assert packed.gradient is not None
-    return packed.gradient.arrays
-
-
-def _up(size: int, step: int) -> int:
-    return -(-size // step) * step
 
 
 class AutogradClassifier:
@@ -308,3 +188,123 @@ class AutogradClassifier:
         loss = float(F.cross_entropy(outputs, labels, reduction="sum"))
         counts = [(part.abs() > active).sum(0).double().numpy() for part in (hidden, outputs)]
         return np.array([loss, float((outputs.argmax(1) == labels).sum())]), counts[0], counts[1]
+
+
+Network = Classifier | AutogradClassifier
+
+
+def compilable(architecture: str) -> bool:
+    """Return whether every part of a named network has a compiled kernel.
+
+    >>> compilable("abs2-neg")
+    True
+    """
+    from metriscope.train import classifier_passes as passes
+
+    row = ARCHITECTURES[architecture]
+    return row.hidden in passes.HIDDEN and row.head in passes.HEADS and row.output in passes.OUTPUTS
+
+
+def classifier(architecture: str, state: Mapping[str, Tensor]) -> Network:
+    """Return a named network ready for training, compiled where that is possible."""
+    if architecture in ARCHITECTURES and not compilable(architecture):
+        return AutogradClassifier(architecture, state)
+    return Classifier(architecture, state)
+
+
+def _matrix(architecture: str, state: Mapping[str, Tensor], name: str) -> tuple[int, int]:
+    if name not in state or state[name].ndim != 2:
+        raise ValueError(
+            f"{architecture} needs a matrix {name} in its state, which has {', '.join(state) or 'nothing'}"
+        )
+    rows, columns = state[name].shape
+    return rows, columns
+
+
+def advance(
+    networks: Sequence[Network], data: Examples, epochs: int, lr: float = 1e-3, workers: int | None = None
+) -> tuple[Float[np.ndarray, "s e"], Float[np.ndarray, "s e"]]:
+    """Train every network ``epochs`` full-batch steps further, in place.
+
+    Returned are the loss and the accuracy on the training points before each step.
+    """
+    _check(networks, data)
+    if data.packed.gradient is None:
+        raise ValueError("these examples are packed for measuring alone; training needs gradient=True")
+    workers = workers or workers_available()
+    # What the workers cannot share out evenly is trained after that, the parts of each network side by side.
+    whole = len(networks) // workers * workers
+    rest = networks[whole:]
+    with ThreadPoolExecutor(workers, "train") as pool, ThreadPoolExecutor(len(rest) or 1, "drive") as drivers:
+        found = list(pool.map(lambda network: _train(network, data, epochs, lr, map), networks[:whole]))
+        found += drivers.map(lambda network: _train(network, data, epochs, lr, pool.map), rest)
+    scores = np.array(found).reshape(len(networks), epochs, 2) / len(data)
+    return scores[..., 0], scores[..., 1]
+
+
+def _train(
+    network: Network, data: Examples, epochs: int, lr: float, mapped: Callable[..., Iterable[None]]
+) -> Float[np.ndarray, "e 2"]:
+    from metriscope.train import classifier_passes as passes
+
+    if isinstance(network, AutogradClassifier):
+        return network.train(data.x, data.y, epochs, lr)
+
+    packed, scores = data.packed, np.zeros((epochs, PARTS, 2))
+    arrays = (packed.forward.arrays, _gradient_side(packed), data.labels)
+    cuts = [packed.blocks * part // PARTS for part in range(PARTS + 1)]
+    gradients = tuple(network.gradient() for _ in range(PARTS))
+    rooms = [network.room(packed.rows) for _ in range(PARTS)]
+    weights, rate = (network.values, network.derived), np.float32(lr / packed.count)
+    steps = (rate, rate if network.biased else np.float32(0), packed.background)
+
+    def learn(epoch: int, part: int) -> None:
+        results = (gradients[part], scores[epoch, part])
+        passes.learn(arrays, (cuts[part], cuts[part + 1]), weights, results, network.kinds, rooms[part])
+
+    for epoch in range(epochs):
+        passes.prepare(*weights, packed.background)
+        list(mapped(lambda part, e=epoch: learn(e, part), range(PARTS)))
+        passes.descend(network.values, network.derived[1], gradients, network.kinds, steps)
+    return scores.sum(axis=1)
+
+
+def measure(networks: Sequence[Network], data: Examples, workers: int | None = None) -> Scores:
+    """Return how every network does on some points, and how many of its units are at work there."""
+    _check(networks, data)
+    with ThreadPoolExecutor(workers or workers_available(), "measure") as pool:
+        found = list(pool.map(lambda network: _measure(network, data), networks))
+    scores, hidden, outputs = ([one[part] / len(data) for one in found] for part in range(3))
+    loss, accuracy = np.array(scores).reshape(-1, 2).T
+    return Scores(loss, accuracy, tuple(hidden), tuple(outputs))
+
+
+def _measure(network: Network, data: Examples) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    from metriscope.train import classifier_passes as passes
+
+    if isinstance(network, AutogradClassifier):
+        return network.measure(data.x, data.y, passes.ACTIVE)
+    scores, active = np.zeros(2), (np.zeros(network.units), np.zeros(network.classes))
+    weights, packed = (network.values, network.derived), data.packed
+    passes.prepare(*weights, packed.background)
+    arrays = (packed.forward.arrays, data.labels)
+    passes.measure(arrays, weights, network.kinds, network.room(packed.rows), scores, active)
+    return (scores, *active)
+
+
+def _check(networks: Sequence[Network], data: Examples) -> None:
+    features, labels = data.packed.features, int(data.labels.max()) + 1
+    for network in networks:
+        if network.features != features:
+            raise ValueError(f"points have {features} features, a network takes {network.features}")
+        if network.classes < labels:
+            raise ValueError(f"labels go up to {labels - 1}, a network has {network.classes} outputs")
+
+
+def _gradient_side(packed: sparse_points.Packed) -> tuple[np.ndarray, ...]:
+    assert packed.gradient is not None
+    return packed.gradient.arrays
+
+
+def _up(size: int, step: int) -> int:
+    return -(-size // step) * step

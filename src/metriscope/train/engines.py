@@ -21,7 +21,7 @@ from torch.nn import functional as F
 
 from metriscope.nn import Mahalanobis, stacked_forward
 from metriscope.rng import stream
-from metriscope.train.loop import Protocol
+from metriscope.train.protocol import Protocol
 
 __all__ = ["CompiledEngine", "Engine", "StackedEngine", "engine_for"]
 

@@ -49,7 +49,7 @@ class Kernels(NamedTuple):
 
 
 # Plain loops take on whole rows from column 0, whose length the compiler then knows to be no less than zero: with any
-# other first column it would look out for negative numbers of columns, and find no vector code.
+# other first column it would look out for negative numbers of columns, and find no vector simd.
 
 
 @_compiled
@@ -86,11 +86,11 @@ def plain() -> Kernels:
 
 def vectors(lanes: int | None = None, count: int | None = None) -> Kernels:
     """Return vector code of ``count`` vectors of ``lanes`` floats each; None for what suits numba's target."""
-    from metriscope.train import simd as code
+    from metriscope.train import simd
 
-    shape = code.shape_for(code.target_features())
-    shape = code.Shape(lanes or shape.lanes, count or shape.vectors)
-    return Kernels(f"{shape.lanes}x{shape.vectors}", shape.lanes, shape.width, *code.intrinsics(shape))
+    shape = simd.shape_for(simd.target_features())
+    shape = simd.Shape(lanes or shape.lanes, count or shape.vectors)
+    return Kernels(f"{shape.lanes}x{shape.vectors}", shape.lanes, shape.width, *simd.intrinsics(shape))
 
 
 def chosen() -> Kernels:

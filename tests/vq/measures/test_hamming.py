@@ -5,8 +5,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from metriscope.common.threads import in_parallel, row_slices
 from metriscope.vq.measures import hamming
-from metriscope.vq.measures.hamming import columns_of, compact_dtype, in_parallel, row_slices, write_distances
+from metriscope.vq.measures.hamming import columns_of, compact_dtype, write_distances
 from vq.measures.cases import patient
 
 

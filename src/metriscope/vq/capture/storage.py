@@ -15,9 +15,9 @@ from typing import Any
 
 import numpy as np
 
+from metriscope.common.errors import Damage, explained
 from metriscope.common.files import read, sync_folder, temporary, write
 from metriscope.runs.codec import from_json, to_json
-from metriscope.runs.errors import Damage, explained
 
 __all__ = ["INDEX", "Shards", "load_arrays", "save_arrays"]
 

@@ -18,8 +18,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from jaxtyping import Float64, UInt8
 
+from metriscope.common.threads import in_parallel, row_slices
 from metriscope.vq.capture.patterns import Patterns
-from metriscope.vq.measures.hamming import Columns, columns_of, compact_dtype, in_parallel, row_slices, write_distances
+from metriscope.vq.measures.hamming import Columns, columns_of, compact_dtype, write_distances
 from metriscope.vq.measures.kernel import Weights, layer_weights
 from metriscope.vq.measures.sign_products import products_and_sums, project, tables_of, unit_sums
 

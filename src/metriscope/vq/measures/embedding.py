@@ -15,10 +15,10 @@ import torch
 from jaxtyping import Float64, UInt8
 from threadpoolctl import threadpool_limits
 
+from metriscope.common.threads import row_slices
 from metriscope.common.validation import instance, integer
 from metriscope.rng import stream
 from metriscope.vq.capture.patterns import Patterns
-from metriscope.vq.measures.hamming import row_slices
 from metriscope.vq.measures.kernel import Weights, check_same_layers, layer_weights, vq_kernel
 from metriscope.vq.measures.sign_products import centred_products, project, sign_products, tables_of, unit_sums
 

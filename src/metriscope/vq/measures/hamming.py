@@ -6,8 +6,6 @@ by compiled loops; wide rows by numkong. Both let go of the interpreter, so that
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
@@ -17,15 +15,11 @@ from jaxtyping import Int, Shaped, UInt8, UInt32
 from numba import njit
 from numba.extending import intrinsic
 
-from metriscope.train import workers_available
-
 __all__ = [
     "Columns",
     "columns_of",
     "compact_dtype",
-    "in_parallel",
     "popcount",
-    "row_slices",
     "shared",
     "write_distances",
 ]
@@ -40,25 +34,6 @@ _STRETCH = 1024
 _STEP = 8
 
 compiled = njit(nogil=True, boundscheck=False, error_model="numpy")
-
-
-def in_parallel(function: Callable[[T], R], tasks: Iterable[T], workers: int | None = None) -> list[R]:
-    """Return ``function`` of each task, in order, the tasks shared between threads."""
-    tasks = list(tasks)
-    workers = min(workers or workers_available(), len(tasks))
-    if workers < 2:
-        return [function(task) for task in tasks]
-    with ThreadPoolExecutor(workers) as pool:
-        return list(pool.map(function, tasks))
-
-
-def row_slices(count: int, size: int) -> Iterator[slice]:
-    """Yield slices of at most ``size`` that cover ``count`` rows.
-
-    >>> list(row_slices(5, 3))
-    [slice(0, 3, None), slice(3, 5, None)]
-    """
-    return (slice(start, min(start + size, count)) for start in range(0, count, size))
 
 
 def compact_dtype(width: int) -> np.dtype[Any]:

@@ -13,10 +13,10 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from numpy.typing import ArrayLike
 
+from metriscope.common.threads import in_parallel, row_slices, workers_available
 from metriscope.common.validation import check_shape, instance, one_of, real_array
-from metriscope.train import workers_available
 from metriscope.vq.capture.patterns import Patterns, check_same_points
-from metriscope.vq.measures.hamming import columns_of, compact_dtype, compiled, in_parallel, row_slices, write_distances
+from metriscope.vq.measures.hamming import columns_of, compact_dtype, compiled, write_distances
 
 __all__ = ["FORMS", "heat_cosine", "pair_counts"]
 

@@ -14,10 +14,10 @@ import torch
 from jaxtyping import Float64, Int, Num, UInt8
 from numpy.typing import DTypeLike
 
+from metriscope.common.threads import in_parallel, row_slices, workers_available
 from metriscope.common.validation import described, instance, integer, real_array
-from metriscope.train import workers_available
 from metriscope.vq.capture.patterns import Layer, Patterns
-from metriscope.vq.measures.hamming import columns_of, compact_dtype, compiled, in_parallel, row_slices, write_distances
+from metriscope.vq.measures.hamming import columns_of, compact_dtype, compiled, write_distances
 
 __all__ = ["Weights", "check_same_layers", "layer_weights", "vq_blocks", "vq_kernel"]
 

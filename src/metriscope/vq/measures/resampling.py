@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Float64, Int
 from scipy.special import expit, logit, stdtrit
 
+from metriscope.common.threads import in_parallel, row_slices
 from metriscope.rng import stream
 from metriscope.vq.measures.centered_kernels import (
     NEGLIGIBLE,
@@ -28,7 +29,7 @@ from metriscope.vq.measures.centered_kernels import (
     scale,
     units_at_once,
 )
-from metriscope.vq.measures.hamming import columns_of, compact_dtype, compiled, in_parallel, row_slices, write_distances
+from metriscope.vq.measures.hamming import columns_of, compact_dtype, compiled, write_distances
 from metriscope.vq.measures.sign_products import ShuffledProducts, products_and_sums, unit_sums
 
 __all__ = ["LeaveOneOut", "interval_around", "leave_one_out", "shuffled_products"]

@@ -16,8 +16,8 @@ import numkong as nk
 import numpy as np
 from jaxtyping import Float64, Int, Int64, UInt8
 
-from metriscope.train import workers_available
-from metriscope.vq.measures.hamming import compiled, in_parallel, popcount, row_slices, shared
+from metriscope.common.threads import in_parallel, row_slices, workers_available
+from metriscope.vq.measures.hamming import compiled, popcount, shared
 
 __all__ = [
     "Products",

@@ -21,9 +21,9 @@ import torch
 from jaxtyping import Float, Float64, Int64, UInt8, UInt32
 from torch import Tensor, nn
 
+from metriscope.common.threads import workers_available
 from metriscope.common.validation import instance, integer, label_array, number, one_of, real_tensor
 from metriscope.rng import stream
-from metriscope.train import workers_available
 from metriscope.vq.capture.patterns import Patterns
 
 __all__ = ["Index", "local_complexity", "naswot_score", "novelty", "pattern_multiplicities", "region_count"]

@@ -23,11 +23,11 @@ from threadpoolctl import threadpool_limits
 from torch import nn
 
 from metriscope import functional, probes
+from metriscope.common.threads import workers_available
 from metriscope.runs import Result, Run
 from metriscope.studies.mahalanobis.diagnosis.plan import Diagnosis
 from metriscope.studies.mahalanobis.train import Problem, problem
 from metriscope.studies.mahalanobis.trials.measure import Trained, networks, one_lost, shares, training_loss
-from metriscope.train import workers_available
 
 __all__ = ["diagnose", "diagnosed", "loss_and_gradient"]
 

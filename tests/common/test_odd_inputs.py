@@ -8,15 +8,15 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from validation.cases import CASES, COV, LABELS, MEAN, PATTERNS, POINTS, WEIGHT, linear, network
+from validation.odd import kinds_of
+from validation.outcomes import outcomes
 
 import metriscope as ms
 from metriscope import data, functional, probes
 from metriscope.functional import Moments
 from metriscope.rng import stream
 from metriscope.vq import check_same_points, pair_counts, pattern_multiplicities
-from validation.cases import CASES, COV, LABELS, MEAN, PATTERNS, POINTS, WEIGHT, linear, network
-from validation.odd import kinds_of
-from validation.outcomes import outcomes
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-
 from validation.cases import CASES, Case, numbers
 from validation.odd import Kind, kinds_of
 

@@ -1,0 +1,57 @@
+"""What a training is asked to do, in words and numbers, and which epochs of it are remembered."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+__all__ = ["Protocol", "recorded_epochs"]
+
+LOSSES = ("mse", "cross-entropy", "bce")
+OPTIMIZERS = ("adam", "sgd")
+
+
+@dataclass(frozen=True)
+class Protocol:
+    """One training recipe: optimiser, its numbers, loss, batch size (``None``: full batch), epochs."""
+
+    epochs: int
+    optimizer: str = "adam"
+    lr: float = 1e-3
+    betas: tuple[float, float] = (0.9, 0.999)
+    eps: float = 1e-8
+    batch_size: int | None = None
+    loss: str = "mse"
+
+    def __post_init__(self) -> None:
+        if self.epochs < 0:
+            raise ValueError(f"epochs must be zero or more, not {self.epochs}")
+        if self.optimizer not in OPTIMIZERS:
+            raise ValueError(f"unknown optimizer {self.optimizer!r}: there are {', '.join(OPTIMIZERS)}")
+        if self.loss not in LOSSES:
+            raise ValueError(f"unknown loss {self.loss!r}: there are {', '.join(LOSSES)}")
+        if not self.lr > 0:
+            raise ValueError(f"the learning rate must be positive, not {self.lr}")
+        if not all(0 <= beta < 1 for beta in self.betas):
+            raise ValueError(f"betas must lie in [0, 1), not {self.betas}")
+        if not self.eps > 0:
+            raise ValueError(f"eps must be positive, not {self.eps}")
+        if self.batch_size is not None and self.batch_size < 1:
+            raise ValueError(f"the batch size must be at least 1, not {self.batch_size}")
+
+
+def recorded_epochs(epochs: int, points: int = 240) -> np.ndarray:
+    """Return the epochs whose loss is kept: the first, the last, and a geometric ladder between.
+
+    >>> recorded_epochs(5).tolist()
+    [0, 1, 2, 3, 4]
+    >>> len(recorded_epochs(250_000)) <= 240
+    True
+    """
+    if points < 2:
+        raise ValueError(f"the first and the last epoch make two points, not {points}")
+    if epochs <= points:
+        return np.arange(epochs)
+    ladder = np.unique(np.rint(np.geomspace(1, epochs, points - 1)).astype(np.int64)) - 1
+    return np.unique(np.concatenate([[0, epochs - 1], ladder]))
