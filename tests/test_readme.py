@@ -1,4 +1,4 @@
-"""The README keeps its word: its code runs and prints what it says, its commands and its links exist."""
+"""The README and the pages in docs keep their word: code prints what they say, commands and links exist."""
 
 from __future__ import annotations
 
@@ -16,6 +16,9 @@ from metriscope.studies import STUDIES
 
 ROOT = Path(__file__).parents[1]
 README = (ROOT / "README.md").read_text(encoding="utf-8")
+STUDIES_PAGE = (ROOT / "docs" / "studies.md").read_text(encoding="utf-8")
+ARCHITECTURE = (ROOT / "docs" / "architecture.md").read_text(encoding="utf-8")
+PROGRAMS = [ROOT / "README.md", ROOT / "docs" / "tour.md"]
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```\n", re.MULTILINE | re.DOTALL)
 OWN_COMMAND = re.compile(r"^(?:metriscope|\./run)\b")
 DOCUMENTS = [
@@ -60,29 +63,38 @@ def links(text: str) -> list[str]:
     return [link for link in re.findall(r"\]\(([^)\s]+)\)", text) if not link.startswith(("http", "#"))]
 
 
-def test_the_code_of_the_readme_prints_what_the_readme_says(tmp_path):
-    program, printed = code_and_output(README)
-    assert program.count("\n") > 30
+def test_the_readme_is_short():
+    assert len(README.splitlines()) <= 150
+
+
+@pytest.mark.parametrize("page", PROGRAMS, ids=lambda page: page.stem)
+def test_the_code_of_a_page_prints_what_the_page_says(tmp_path, page):
+    program, printed = code_and_output(page.read_text(encoding="utf-8"))
+    assert program.count("\n") > 15
     command = [sys.executable, "-W", "error", "-c", program]
     done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, timeout=120)
     assert done.stderr == ""
     assert done.stdout == printed
 
 
-def test_every_command_and_option_of_the_readme_exists(capsys):
-    found = commands(README)
-    assert {line[0] for line in found} == {"reproduce", "inspect", "compare", "runs", "bench", "data"}
+def test_the_readme_shows_every_command():
+    assert {line[0] for line in commands(README)} == {"reproduce", "inspect", "compare", "runs", "bench", "data"}
+
+
+@pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: page.name)
+def test_every_command_and_option_of_a_page_exists(page, capsys):
+    found = commands(page.read_text(encoding="utf-8"))
     for name, *words in found:
         study = [word for word in words[:1] if name == "reproduce" and word in STUDIES]
         text = help_of(name, capsys, *study)
         assert all(word in text for word in words if word.startswith("--"))
 
 
-def test_every_option_of_the_study_is_in_the_readme(capsys):
+def test_every_option_of_the_studies_is_documented(capsys):
     texts = [help_of("reproduce", capsys, *study) for study in ([], *([name] for name in STUDIES))]
     # An option begins its line; elsewhere a text may speak of one.
     options = {found for text in texts for found in re.findall(r"^[^\w-]*(--[a-z]+)", text, re.MULTILINE)} - {"--help"}
-    assert options == set(re.findall(r"^\| `(--[a-z]+)", README, re.MULTILINE))
+    assert options == set(re.findall(r"^\| `(--[a-z]+)", STUDIES_PAGE, re.MULTILINE))
 
 
 def test_the_two_commands_of_the_first_screen_are_there_and_can_be_run():
@@ -96,17 +108,17 @@ def test_every_file_that_a_page_links_to_exists(page):
     assert [link for link in links(page.read_text(encoding="utf-8")) if not (page.parent / link).exists()] == []
 
 
-def test_every_folder_of_the_readmes_table_exists():
-    rows = re.findall(r"^\| (`[^|]*/[^|]*`) \|", README, re.MULTILINE)
-    folders = [folder for row in rows for folder in re.findall(r"`([^`]+)`", row)]
+def test_every_place_that_the_architecture_names_exists():
+    folders = re.findall(r"`(src/[^`]+)`", ARCHITECTURE)
     assert "src/metriscope/nn/" in folders
     assert [folder for folder in folders if not (ROOT / folder).exists()] == []
 
 
-def test_the_benchmark_named_in_the_readme_exists():
+def test_every_benchmark_that_is_documented_exists():
     from metriscope.benching import benchmarks
 
-    assert {line[1] for line in commands(README) if line[0] == "bench"} <= set(benchmarks())
+    page = (ROOT / "docs" / "benchmarks.md").read_text(encoding="utf-8")
+    assert {line[1] for line in commands(page) if line[0] == "bench"} == set(benchmarks())
 
 
 def test_a_wrong_link_a_wrong_output_and_a_command_are_found():

@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metriscope.vq.measures import sign_products
+from metriscope.vq.measures import sign_products as module
 from metriscope.vq.measures.sign_products import centred_products, project, sign_products, tables_of, unit_sums
 from vq.measures.cases import patient
 
@@ -70,14 +70,14 @@ def test_a_constant_unit_has_exactly_no_products():
 def test_bits_turned_over_are_packed_by_points(points, width):
     a = drawn(points, width)
     turned = np.packbits(np.unpackbits(a, axis=1).T, axis=1)
-    np.testing.assert_array_equal(sign_products._transposed(a), turned)
-    np.testing.assert_array_equal(sign_products._transposed_by_all(a), turned)
+    np.testing.assert_array_equal(module._transposed(a), turned)
+    np.testing.assert_array_equal(module._transposed_by_all(a), turned)
 
 
 @pytest.mark.parametrize("count", [1, 15, 16, 100, 2304])
 @pytest.mark.parametrize("parts", [1, 2, 7])
 def test_ranges_of_a_triangle_cover_it_in_about_equal_areas(count, parts):
-    ranges = sign_products._equal_areas(count, parts)
+    ranges = module._equal_areas(count, parts)
     assert [row for part in ranges for row in range(count)[part]] == list(range(count))
     areas = [sum(count - row for row in range(count)[part]) for part in ranges]
     assert max(areas) <= count * (count + 1) / 2 / parts + 32 * count
