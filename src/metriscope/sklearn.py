@@ -23,15 +23,7 @@ from metriscope.nn import Neg, OffsetL2, build, stack_state, unstack
 from metriscope.rng import stream
 from metriscope.train import Cohort, Protocol, StackedEngine
 
-__all__ = [
-    "DistanceClassifier",
-    "MahalanobisNovelty",
-    "Moments",
-    "ledoit_wolf_shrinkage",
-    "merge",
-    "moments",
-    "priorities",
-]
+__all__ = ["DistanceClassifier", "MahalanobisNovelty"]
 
 _BATCH = 256
 # Points kept to place a threshold: a share of 10 % of them is that of all points to 0.3 points.
@@ -39,7 +31,7 @@ _KEPT = 8192
 
 
 @dataclass(frozen=True)
-class Moments:
+class StreamMoments:
     """What two sets of points must remember to be joined: sums over the deviations ``c`` from their mean."""
 
     count: int
@@ -49,11 +41,11 @@ class Moments:
     quartic: float
 
 
-def moments(x: Float64[np.ndarray, "n d"]) -> Moments:
+def moments(x: Float64[np.ndarray, "n d"]) -> StreamMoments:
     """Return the number, the mean, ``Σ c cᵀ``, ``Σ |c|² c`` and ``Σ |c|⁴`` of some points.
 
     >>> moments(np.array([[1.0], [3.0]]))
-    Moments(count=2, mean=array([2.]), scatter=array([[2.]]), cubic=array([0.]), quartic=2.0)
+    StreamMoments(count=2, mean=array([2.]), scatter=array([[2.]]), cubic=array([0.]), quartic=2.0)
     """
     x = real_array(x, "x", "points features")
     with np.errstate(over="ignore", invalid="ignore"):
@@ -63,25 +55,25 @@ def moments(x: Float64[np.ndarray, "n d"]) -> Moments:
         fourth = squares @ squares
     if not np.isfinite(fourth):
         raise ValueError(f"x must have fourth powers that are finite, got entries up to {np.abs(x).max():.3g}")
-    return Moments(len(x), mean, centred.T @ centred, squares @ centred, float(fourth))
+    return StreamMoments(len(x), mean, centred.T @ centred, squares @ centred, float(fourth))
 
 
-def merge(first: Moments, second: Moments) -> Moments:
+def merge(first: StreamMoments, second: StreamMoments) -> StreamMoments:
     """Return the moments of both sets together, as if they had come at once.
 
     The pairwise update of Chan, Golub & LeVeque (1983), carried on to the fourth order.
 
     >>> merge(moments(np.array([[1.0]])), moments(np.array([[3.0]])))
-    Moments(count=2, mean=array([2.]), scatter=array([[2.]]), cubic=array([0.]), quartic=2.0)
+    StreamMoments(count=2, mean=array([2.]), scatter=array([[2.]]), cubic=array([0.]), quartic=2.0)
     """
     count = first.count + second.count
     mean = first.mean + (second.mean - first.mean) * (second.count / count)
     parts = [_about(part, mean) for part in (first, second)]
     (scatter, cubic, quartic), (scatter2, cubic2, quartic2) = parts
-    return Moments(count, mean, scatter + scatter2, cubic + cubic2, quartic + quartic2)
+    return StreamMoments(count, mean, scatter + scatter2, cubic + cubic2, quartic + quartic2)
 
 
-def _about(part: Moments, centre: Float64[np.ndarray, " d"]) -> tuple[np.ndarray, np.ndarray, float]:
+def _about(part: StreamMoments, centre: Float64[np.ndarray, " d"]) -> tuple[np.ndarray, np.ndarray, float]:
     """Return the sums of a set about another centre: each deviation ``c`` becomes ``c - shift``."""
     shift = centre - part.mean
     square, spread = float(shift @ shift), float(np.trace(part.scatter))
@@ -92,7 +84,7 @@ def _about(part: Moments, centre: Float64[np.ndarray, " d"]) -> tuple[np.ndarray
     return scatter, cubic, float(quartic)
 
 
-def ledoit_wolf_shrinkage(found: Moments) -> float:
+def ledoit_wolf_shrinkage(found: StreamMoments) -> float:
     """Return the shrinkage towards a multiple of the identity that is best in expectation.
 
     Ledoit & Wolf, "A well-conditioned estimator for large-dimensional covariance matrices" (2004), written
@@ -131,7 +123,7 @@ class MahalanobisNovelty(OutlierMixin, BaseEstimator):  # type: ignore[misc]
     array([0.    , 1.4142])
     """
 
-    moments_: Moments
+    moments_: StreamMoments
     location_: Float64[np.ndarray, " d"]
     covariance_: Float64[np.ndarray, "d d"]
     shrinkage_: float
@@ -205,7 +197,7 @@ class MahalanobisNovelty(OutlierMixin, BaseEstimator):  # type: ignore[misc]
             number(self.shrinkage, "shrinkage", "[0, 1]")
         number(self.contamination, "contamination", "(0, 0.5]")
 
-    def _learn(self, found: Moments) -> None:
+    def _learn(self, found: StreamMoments) -> None:
         chosen = self.shrinkage
         self.shrinkage_ = ledoit_wolf_shrinkage(found) if chosen == "ledoit-wolf" else float(chosen)
         cov = found.scatter / found.count

@@ -89,7 +89,7 @@ def vectors(lanes: int | None = None, count: int | None = None) -> Kernels:
     from metriscope.train import simd
 
     shape = simd.shape_for(simd.target_features())
-    shape = simd.Shape(lanes or shape.lanes, count or shape.vectors)
+    shape = simd.VectorShape(lanes or shape.lanes, count or shape.vectors)
     return Kernels(f"{shape.lanes}x{shape.vectors}", shape.lanes, shape.width, *simd.intrinsics(shape))
 
 

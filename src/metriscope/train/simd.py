@@ -21,7 +21,7 @@ from numba.extending import intrinsic
 
 from metriscope.train.sparse_points import GROUP
 
-__all__ = ["Shape", "intrinsics", "shape_for", "target_features"]
+__all__ = ["VectorShape", "intrinsics", "shape_for", "target_features"]
 
 # Entries of a group are asked for this many numbers, two kilobytes, before their turn.
 AHEAD = 512
@@ -29,7 +29,7 @@ AHEAD = 512
 _WORD, _FLOAT = ir.IntType(64), ir.FloatType()
 
 
-class Shape(NamedTuple):
+class VectorShape(NamedTuple):
     """Floats of one vector, and how many vectors of each of the eight rows are held in registers at once."""
 
     lanes: int
@@ -51,21 +51,21 @@ def target_features(codegen: Any = None) -> frozenset[str]:
     return frozenset(feature[1:] for feature in features.split(",") if feature.startswith("+"))
 
 
-def shape_for(features: frozenset[str]) -> Shape:
+def shape_for(features: frozenset[str]) -> VectorShape:
     """Return the shape whose eight rows of accumulators fit into the registers of a processor.
 
     >>> shape_for(frozenset({"avx", "avx512f"})), shape_for(frozenset({"avx"})), shape_for(frozenset())
-    (Shape(lanes=16, vectors=2), Shape(lanes=8, vectors=1), Shape(lanes=4, vectors=1))
+    (VectorShape(lanes=16, vectors=2), VectorShape(lanes=8, vectors=1), VectorShape(lanes=4, vectors=1))
     """
     if "avx512f" in features:
-        return Shape(16, 2)
-    return Shape(8, 1) if "avx" in features else Shape(4, 1)
+        return VectorShape(16, 2)
+    return VectorShape(8, 1) if "avx" in features else VectorShape(4, 1)
 
 
 class _Code:
     """Instructions on vectors of floats, written at one place of a function under construction."""
 
-    def __init__(self, builder: ir.IRBuilder, shape: Shape) -> None:
+    def __init__(self, builder: ir.IRBuilder, shape: VectorShape) -> None:
         self.builder, self.shape = builder, shape
         self.vector = ir.VectorType(_FLOAT, shape.lanes)
 
@@ -147,7 +147,7 @@ def _flat(context: Any, builder: Any, kind: Any, value: Any) -> Iterator[tuple[A
         yield context.cast(builder, value, kind, types.intp), None
 
 
-def _emitted(write: Write, shape: Shape) -> Callable[..., Any]:
+def _emitted(write: Write, shape: VectorShape) -> Callable[..., Any]:
     """Return the function that writes an intrinsic's code, as numba asks for it."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
@@ -199,7 +199,7 @@ def _attract(code: _Code, data: list[Any], stride: Any) -> None:
         code.store(b.load(total), pull, place)
 
 
-def intrinsics(shape: Shape) -> tuple[Any, Any]:
+def intrinsics(shape: VectorShape) -> tuple[Any, Any]:
     """Return ``accumulate`` and ``attract`` of :class:`metriscope.train.kernels.Kernels` for vectors of a shape."""
 
     def accumulate(_typing: Any, out: Any, dense: Any, side: Any, span: Any) -> Any:

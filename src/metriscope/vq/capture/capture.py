@@ -27,7 +27,7 @@ from metriscope.vq.capture.batches import Batch, Reader, as_points, expected_poi
 from metriscope.vq.capture.packing import RowBuffer
 from metriscope.vq.capture.patterns import Layer, Patterns, point_ids
 from metriscope.vq.capture.selection import Choice, Wanted
-from metriscope.vq.capture.watching import Conv, NotFinite, Site, Watch
+from metriscope.vq.capture.watching import Conv, NotFinite, ActivationSite, Watch
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -103,7 +103,7 @@ class Description:
     """What would be taken of a model, and what was seen but would not be, each with its reason."""
 
     layers: tuple[Layer, ...]
-    others: tuple[Site, ...] = ()
+    others: tuple[ActivationSite, ...] = ()
 
     def to_pandas(self) -> DataFrame:
         """Return one row for each layer that would be taken."""

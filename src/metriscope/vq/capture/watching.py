@@ -29,7 +29,7 @@ from metriscope.vq.capture.packing import pack_reading
 from metriscope.vq.capture.patterns import Layer
 from metriscope.vq.capture.selection import Choice
 
-__all__ = ["Conv", "Keep", "NotFinite", "Site", "Watch"]
+__all__ = ["Conv", "Keep", "NotFinite", "ActivationSite", "Watch"]
 
 Conv = Literal["positions", "channels"]
 # What is kept of a reading: given its layer, and the axis of channels if positions are pooled.
@@ -37,7 +37,7 @@ Keep = Callable[[Layer, Reading, "int | None"], np.ndarray]
 
 
 @dataclass(frozen=True)
-class Site:
+class ActivationSite:
     """An activation that was seen: the layer it would be, why it is not taken, and what is wrong if it should be."""
 
     layer: Layer
@@ -59,7 +59,7 @@ class Watch:
         self, model: nn.Module, weights: list[Tensor], choice: Choice, conv: Conv, keep: Keep | None = None
     ) -> None:
         self._keep = keep or _packed
-        self.sites: dict[str, Site] = {}
+        self.sites: dict[str, ActivationSite] = {}
         self._names = {module: name for name, module in model.named_modules()}
         self._scripted = any(isinstance(module, torch.jit.ScriptModule) for module in self._names)
         self._weights = {weight.untyped_storage().data_ptr() for weight in weights} - {0}
@@ -142,7 +142,7 @@ class Watch:
         self._uses[base] += 1
         return base if self._uses[base] == 1 else f"{base}#{self._uses[base]}"
 
-    def _site(self, layer: Layer, shape: tuple[int, ...]) -> Site:
+    def _site(self, layer: Layer, shape: tuple[int, ...]) -> ActivationSite:
         """Return what is known of a layer, after comparing it with what is seen now."""
         now = _pooled(layer) if self._conv == "channels" else layer
         astray = _astray(shape, self._points)
@@ -159,13 +159,13 @@ class Watch:
             )
         return known
 
-    def _new_site(self, layer: Layer, shape: tuple[int, ...], astray: str) -> Site:
+    def _new_site(self, layer: Layer, shape: tuple[int, ...], astray: str) -> ActivationSite:
         if astray == _NO_POINTS or not self._choice.takes(layer, self._inside):
-            return Site(layer, astray or "not chosen")
+            return ActivationSite(layer, astray or "not chosen")
         if self._settled:
             raise ValueError(f"layer {layer.name!r} runs in a later batch, but did not in the first one")
         fault = f"layer {layer.name!r} has the shape {shape} for {self._points} points: {astray}"
-        return Site(layer, astray, fault if astray else "")
+        return ActivationSite(layer, astray, fault if astray else "")
 
 
 def _packed(layer: Layer, reading: Reading, pooled: int | None) -> np.ndarray:

@@ -17,7 +17,7 @@ from torch import nn
 
 from metriscope.common.validation import real_array
 from metriscope.vq.regions.partition import Partition
-from metriscope.vq.regions.piecewise import Network, Site, check_affine, plane_of
+from metriscope.vq.regions.piecewise import Network, KinkSite, check_affine, plane_of
 from metriscope.vq.regions.polygons import Cutter
 
 __all__ = ["linear_regions"]
@@ -81,7 +81,7 @@ def _bounds(bounds: Any) -> tuple[tuple[float, float], tuple[float, float], int]
     return (low[0], low[1]), (high[0], high[1]), dims
 
 
-def _cut_by_levels(cutter: Cutter, network: Network, site: Site) -> None:
+def _cut_by_levels(cutter: Cutter, network: Network, site: KinkSite) -> None:
     """Cut along every threshold of every unit."""
     width = site.layer.width // len(site.levels)
     for units in _shares(width, len(cutter.vertices)):
@@ -96,7 +96,7 @@ def _cut_by_levels(cutter: Cutter, network: Network, site: Site) -> None:
                 values = network.values(cutter.vertices, site, units)
 
 
-def _cut_by_pool(cutter: Cutter, network: Network, site: Site) -> None:
+def _cut_by_pool(cutter: Cutter, network: Network, site: KinkSite) -> None:
     """Cut along the borders between the winners of every window, one window after the other."""
     assert site.windows is not None
     for some in _shares(len(site.windows), len(cutter.vertices) * site.windows.shape[1]):

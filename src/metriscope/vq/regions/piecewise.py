@@ -24,7 +24,7 @@ from metriscope.vq.capture.selection import Choice
 from metriscope.vq.capture.watching import Watch
 from metriscope.vq.regions.polygons import Mesh
 
-__all__ = ["Network", "Plane", "Site", "check_affine", "plane_of"]
+__all__ = ["Network", "Plane", "KinkSite", "check_affine", "plane_of"]
 
 # Points that are run at once.
 _BATCH = 4096
@@ -68,7 +68,7 @@ def plane_of(plane: Any, dims: int) -> Plane:
 
 
 @dataclass(frozen=True, eq=False)
-class Site:
+class KinkSite:
     """One activation: its layer, and its thresholds or the places in its input that each window of a pool compares."""
 
     layer: Layer
@@ -83,11 +83,13 @@ class Network:
         self.model, device = _copy(model)
         self._plane = Plane(*(part.to(device) for part in (plane.origin, plane.u, plane.v)))
         self._runner = Runner(self.model, None)
-        self._seen: dict[str, Site] = {}
+        self._seen: dict[str, KinkSite] = {}
         self._run(np.zeros((2, 2)), self._note)
         self.sites = tuple(self._seen.values())
 
-    def values(self, points: Float64[np.ndarray, "v 2"], site: Site, units: Any = None) -> Float64[np.ndarray, "v u"]:
+    def values(
+        self, points: Float64[np.ndarray, "v 2"], site: KinkSite, units: Any = None
+    ) -> Float64[np.ndarray, "v u"]:
         """Return what an activation is given at some points, or the chosen ``units`` of that."""
 
         def take(layer: Layer, reading: Reading, _: int | None) -> np.ndarray:
@@ -148,9 +150,9 @@ class Network:
             raise ValueError(f"layer {layer.name!r} ({layer.kind}) jumps at its threshold; regions need continuity")
         if isinstance(reading, Winners):
             channels = reading.source[0].numel() // int(np.prod(reading.windows.sizes))
-            self._seen[layer.name] = Site(layer, windows=_in_every_channel(reading, channels))
+            self._seen[layer.name] = KinkSite(layer, windows=_in_every_channel(reading, channels))
         elif isinstance(reading, Levels):
-            self._seen[layer.name] = Site(layer, reading.levels)
+            self._seen[layer.name] = KinkSite(layer, reading.levels)
         return np.empty(0)
 
 
@@ -199,7 +201,7 @@ _ROUNDING = 1e-9
 
 
 def check_affine(
-    mesh: Mesh, network: Network, site: Site | None, values: Float64[np.ndarray, "v u"], units: Any = None
+    mesh: Mesh, network: Network, site: KinkSite | None, values: Float64[np.ndarray, "v u"], units: Any = None
 ) -> None:
     """Refuse a network whose values (an activation's, or the output's if None) are not affine on the polygons.
 
