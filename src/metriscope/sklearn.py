@@ -50,12 +50,12 @@ def moments(x: Float64[np.ndarray, "n d"]) -> StreamMoments:
     x = real_array(x, "x", "points features")
     with np.errstate(over="ignore", invalid="ignore"):
         mean = x.mean(0)
-        centred = x - mean
-        squares = np.square(centred).sum(1)
+        centered = x - mean
+        squares = np.square(centered).sum(1)
         fourth = squares @ squares
     if not np.isfinite(fourth):
         raise ValueError(f"x must have fourth powers that are finite, got entries up to {np.abs(x).max():.3g}")
-    return StreamMoments(len(x), mean, centred.T @ centred, squares @ centred, float(fourth))
+    return StreamMoments(len(x), mean, centered.T @ centered, squares @ centered, float(fourth))
 
 
 def merge(first: StreamMoments, second: StreamMoments) -> StreamMoments:
@@ -73,9 +73,9 @@ def merge(first: StreamMoments, second: StreamMoments) -> StreamMoments:
     return StreamMoments(count, mean, scatter + scatter2, cubic + cubic2, quartic + quartic2)
 
 
-def _about(part: StreamMoments, centre: Float64[np.ndarray, " d"]) -> tuple[np.ndarray, np.ndarray, float]:
-    """Return the sums of a set about another centre: each deviation ``c`` becomes ``c - shift``."""
-    shift = centre - part.mean
+def _about(part: StreamMoments, center: Float64[np.ndarray, " d"]) -> tuple[np.ndarray, np.ndarray, float]:
+    """Return the sums of a set about another center: each deviation ``c`` becomes ``c - shift``."""
+    shift = center - part.mean
     square, spread = float(shift @ shift), float(np.trace(part.scatter))
     turned = part.scatter @ shift
     scatter = part.scatter + part.count * np.outer(shift, shift)

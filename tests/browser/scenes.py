@@ -38,7 +38,7 @@ class Case:
         return {"vq": vq_kernel(patterns[:1], patterns[1:], weights)[0], "graph": steps, "euclid": euclid}
 
     def reach(self, weights=None):
-        """Return the largest of each distance: where the colour scales end."""
+        """Return the largest of each distance: where the color scales end."""
         graph = dijkstra(self.partition.graph, directed=False, unweighted=True).max()
         vq = vq_kernel(self.partition.patterns, weights=weights).max()
         return {"vq": float(vq), "graph": float(graph), "euclid": float(np.hypot(2, 2))}

@@ -1,4 +1,4 @@
-"""The explorer in a browser: its numbers are Python's, its colours are its numbers, and every hand can use it."""
+"""The explorer in a browser: its numbers are Python's, its colors are its numbers, and every hand can use it."""
 
 import os
 import re
@@ -116,22 +116,22 @@ def test_a_shallow_network_counts_borders_and_a_deep_one_never_more(visit):
 
 @pytest.mark.parametrize("weights", [[1.0, 1.0, 1.0], UNEQUAL], ids=["equal", "unequal"])
 @pytest.mark.parametrize("together", [True, False], ids=["one scale", "own scales"])
-def test_a_painted_colour_is_the_map_s_entry_for_the_distance(visit, cases, weights, together):
+def test_a_painted_color_is_the_map_s_entry_for_the_distance(visit, cases, weights, together):
     page = visit()
     ask(page, "select", {"shape": "deep"})
     page.locator("#together").set_checked(together)
     ask(page, "weights", weights)
     ask(page, "pointAt", *POINTER)
     painted = ask(page, "painted", uniform(100, 3, "asked").tolist())
-    reach, centres = cases["deep"].reach(weights), [(row["x"], row["y"]) for row in painted]
+    reach, centers = cases["deep"].reach(weights), [(row["x"], row["y"]) for row in painted]
     if together:
         reach["vq"] = reach["graph"] = max(reach["vq"], reach["graph"])
-    for key, values in cases["deep"].distances(POINTER, centres, weights).items():
+    for key, values in cases["deep"].distances(POINTER, centers, weights).items():
         exact = 255 * values / reach[key] + 0.5
         # Where a value falls between two entries to the last bit, either of them is right.
         near = [TABLE[np.floor(exact + shift).astype(int).clip(0, 255)] for shift in (-1e-9, 1e-9)]
-        colours = np.array([row[key] for row in painted])
-        assert np.all((colours == near[0]).all(1) | (colours == near[1]).all(1)), key
+        colors = np.array([row[key] for row in painted])
+        assert np.all((colors == near[0]).all(1) | (colors == near[1]).all(1)), key
 
 
 def test_the_shown_numbers_are_those_between_anchor_and_pointer(visit, cases):
@@ -162,7 +162,7 @@ def test_the_way_that_is_drawn_crosses_as_many_borders_as_the_graph_counts(visit
         np.testing.assert_allclose(places[[0, -1]], [anchor, pointer])
 
 
-def test_every_network_can_be_chosen_and_a_missing_one_leads_to_a_neighbour(visit, cases):
+def test_every_network_can_be_chosen_and_a_missing_one_leads_to_a_neighbor(visit, cases):
     page = visit()
     for one in cases.values():
         for value in one.scene.choices.values():
@@ -237,7 +237,7 @@ def test_borders_are_drawn_where_they_count_and_can_be_put_away(visit):
     assert not any(page.evaluate(INKED, key) for key in ("vq", "graph", "euclid"))
 
 
-def test_a_dark_page_is_drawn_in_dark_colours_even_if_it_was_opened_light(visit, tmp_path):
+def test_a_dark_page_is_drawn_in_dark_colors_even_if_it_was_opened_light(visit, tmp_path):
     page = visit()
     light = page.screenshot(path=tmp_path / "light.png")
     strip = "document.querySelector('.strip canvas').toDataURL()"

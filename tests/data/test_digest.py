@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 from data.mirrors import isolate, put, register, sha, tiny_mnist
-from metriscope.data import DataError, Labelled, digest, load, mnist_5k, names, registry
+from metriscope.data import DataError, Labeled, digest, load, mnist_5k, names, registry
 from metriscope.data.dataset import content_digest
 from metriscope.data.locations import File
 
@@ -41,7 +41,7 @@ def test_an_embedded_set_with_other_content_is_refused(name, monkeypatch):
         train, test = row.read(paths)
         x = train.x.copy()
         x.flat[0] += 1
-        return Labelled(x, train.y), test
+        return Labeled(x, train.y), test
 
     monkeypatch.setitem(registry.ROWS, name, replace(row, read=altered))
     with pytest.raises(DataError) as caught:
@@ -66,7 +66,7 @@ def test_a_label_that_moved_in_mlxtends_file_is_noticed_by_every_way_to_read_it(
 def test_type_shape_part_and_every_value_decide_a_digest():
     y = np.array([0, 1])
     forms = [np.zeros((2, 4), np.uint8), np.zeros((2, 2, 2), np.uint8), np.zeros((2, 4), np.int8), np.eye(2, 4)]
-    parts = [Labelled(x, y) for x in forms] + [Labelled(forms[0], y[::-1].copy())]
+    parts = [Labeled(x, y) for x in forms] + [Labeled(forms[0], y[::-1].copy())]
     digests = [content_digest((one, two)) for one in parts for two in parts]
     assert len(set(digests)) == len(digests)
 
@@ -74,7 +74,7 @@ def test_type_shape_part_and_every_value_decide_a_digest():
 def test_neither_the_order_in_memory_nor_that_of_bytes_decides_a_digest():
     x, y = np.arange(6.0).reshape(2, 3), np.array([0, 1])
     same = [x, np.asfortranarray(x), x.astype(">f8"), np.repeat(x, 2, axis=0)[::2]]
-    assert len({content_digest((Labelled(form, y), Labelled(form, y))) for form in same}) == 1
+    assert len({content_digest((Labeled(form, y), Labeled(form, y))) for form in same}) == 1
 
 
 def test_the_digest_of_files_is_that_of_their_registered_hashes_and_needs_none_of_them(monkeypatch, tmp_path):

@@ -14,13 +14,13 @@ from metriscope.data import DataError, load, mnist_5k, pixels
 from metriscope.data.images import cifar_parts, idx_parts
 
 patient = settings(deadline=None, max_examples=40)
-grey = hnp.arrays(np.uint8, st.tuples(st.integers(1, 6), st.integers(1, 5), st.integers(1, 5)))
-colour = hnp.arrays(np.uint8, st.tuples(st.integers(1, 6), st.just(3), st.integers(1, 5), st.integers(1, 5)))
+gray = hnp.arrays(np.uint8, st.tuples(st.integers(1, 6), st.integers(1, 5), st.integers(1, 5)))
+color = hnp.arrays(np.uint8, st.tuples(st.integers(1, 6), st.just(3), st.integers(1, 5), st.integers(1, 5)))
 real = pytest.mark.skipif(not os.environ.get("METRISCOPE_DATA"), reason="METRISCOPE_DATA names no folder of real data")
 
 
 @patient
-@given(images=grey | colour)
+@given(images=gray | color)
 def test_raw_and_unit_pixels_are_the_numbers_and_their_share_of_white(images):
     raw, unit = pixels(images, "raw"), pixels(images, "unit")
     assert raw.dtype == unit.dtype == np.float32
@@ -30,10 +30,10 @@ def test_raw_and_unit_pixels_are_the_numbers_and_their_share_of_white(images):
 
 
 @patient
-@given(images=grey)
+@given(images=gray)
 def test_normalized_grey_pixels_have_mean_zero_and_deviation_one(images):
     if np.ptp(images) == 0:
-        with pytest.raises(ValueError, match="got images that are all of one grey"):
+        with pytest.raises(ValueError, match="got images that are all of one gray"):
             pixels(images, "normalized", images)
         return
     found = pixels(images, "normalized", images)
@@ -42,8 +42,8 @@ def test_normalized_grey_pixels_have_mean_zero_and_deviation_one(images):
 
 
 @patient
-@given(train=colour, seed=st.integers(0, 99))
-def test_colour_is_normalized_channel_by_channel_with_the_training_images_moments(train, seed):
+@given(train=color, seed=st.integers(0, 99))
+def test_color_is_normalized_channel_by_channel_with_the_training_images_moments(train, seed):
     train = train.copy()
     train[0, :, 0, 0], train[-1, :, -1, -1] = 7, 200
     if any(np.ptp(train[:, channel]) == 0 for channel in range(3)):
@@ -71,7 +71,7 @@ def test_pixels_leave_the_images_alone_and_take_none():
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        ((np.zeros((2, 3, 3), np.uint8), "grey"), "form must be one of raw, unit, normalized, got 'grey'"),
+        ((np.zeros((2, 3, 3), np.uint8), "gray"), "form must be one of raw, unit, normalized, got 'gray'"),
         (
             (np.zeros((2, 3, 3), np.uint8), "normalized"),
             "train must hold the training images for normalized pixels, got None",

@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import datasets
 
-from metriscope.data import DataError, Labelled, available, load, registry
+from metriscope.data import DataError, Labeled, available, load, registry
 from metriscope.data.dataset import check_labels, every_fifth, split
 from metriscope.data.tabular import adult_parts, ecg5000_parts, fsdd_parts, letter_parts, spambase_parts
 
@@ -36,14 +36,14 @@ def test_every_fifth_example_of_each_class_is_test(labels):
 
 def test_examples_need_as_many_labels():
     with pytest.raises(DataError, match=r"3 examples need as many labels, not an array of shape \(2,\)"):
-        Labelled(np.zeros((3, 2)), np.zeros(2, dtype=np.int64))
+        Labeled(np.zeros((3, 2)), np.zeros(2, dtype=np.int64))
 
 
 @pytest.mark.parametrize(("labels", "wrong"), [([0, 3], 3), ([-1, 0], -1)])
 def test_labels_out_of_range_are_named_with_their_part(labels, wrong):
-    good = Labelled(np.zeros(2), np.array([0, 2]))
+    good = Labeled(np.zeros(2), np.array([0, 2]))
     with pytest.raises(DataError, match=f"the test part of wine holds the label {wrong}, expected 0 to 2"):
-        check_labels("wine", (good, Labelled(np.zeros(2), np.array(labels))), 3)
+        check_labels("wine", (good, Labeled(np.zeros(2), np.array(labels))), 3)
 
 
 @pytest.mark.parametrize("name", [name for name, row in registry.ROWS.items() if not row.files])

@@ -67,7 +67,7 @@ def test_a_diverged_run_makes_the_mean_infinite_and_its_spread_undefined():
     assert all(math.isnan(value) for value in (summary.sd, summary.low, summary.high))
 
 
-def test_lists_arrays_tensors_and_generators_are_summarised_alike():
+def test_lists_arrays_tensors_and_generators_are_summarized_alike():
     expected = summarize([1.0, 2.0])
     for values in (np.array([1.0, 2.0]), torch.tensor([1.0, 2.0]), (float(i) for i in (1, 2)), (1.0, 2.0)):
         assert summarize(values) == expected
@@ -80,7 +80,7 @@ def test_a_summary_is_frozen_and_lists_its_fields():
         summary.mean = 0.0
 
 
-def test_what_cannot_be_summarised_is_refused():
+def test_what_cannot_be_summarized_is_refused():
     with pytest.raises(ValueError, match=r"values must hold at least one number, got the shape \(0,\)"):
         summarize([])
     with pytest.raises(ValueError, match=r"values must have the shape \(runs,\), got \(1, 2\)"):

@@ -77,9 +77,9 @@ def _utilization_rows(p):
     return duplicates, sorted(zip(table["active"], table["status"], table["opposite_of"].notna(), strict=True))
 
 
-def neighbour(k):
+def neighbor(k):
     def measure(case):
-        # A single training point has no second neighbour; the nearest stands in.
+        # A single training point has no second neighbor; the nearest stands in.
         known = patterns(case.train >= 0)
         return novelty(known, patterns(case.test >= 0), min(k, len(known))).tolist()
 
@@ -88,8 +88,8 @@ def neighbour(k):
 
 MEASURES = {
     "utilization": of_train(_utilization_rows),
-    "novelty": neighbour(1),
-    "novelty, second neighbour": neighbour(2),
+    "novelty": neighbor(1),
+    "novelty, second neighbor": neighbor(2),
     "region_count": of_train(region_count),
     "pattern_multiplicities": of_train(lambda p: pattern_multiplicities(p).tolist()),
     "naswot_score": of_train(lambda p: round(naswot_score(p), 6)),
@@ -99,7 +99,7 @@ _ORDER = {"order of units", "positive scale of units", "order of points"}
 UNCHANGED = {
     "utilization": _ORDER | {"all points twice"},
     "novelty": _ORDER | {"sign of a unit", "a unit that never changes", "all points twice"},
-    "novelty, second neighbour": _ORDER | {"sign of a unit", "a unit that never changes"},
+    "novelty, second neighbor": _ORDER | {"sign of a unit", "a unit that never changes"},
     "region_count": _ORDER | {"sign of a unit", "a unit twice", "a unit that never changes", "all points twice"},
     "pattern_multiplicities": _ORDER | {"sign of a unit", "a unit twice", "a unit that never changes"},
     "naswot_score": _ORDER | {"sign of a unit"},

@@ -60,7 +60,7 @@ def test_a_generator_decides_every_value_and_leaves_the_global_state_alone(name)
 
 @every_name
 @pytest.mark.parametrize("given", [False, True])
-def test_values_are_those_of_torchs_own_initialisation(name, given):
+def test_values_are_those_of_torchs_own_initialization(name, given):
     with torch.random.fork_rng():
         torch.manual_seed(3)
         expected = nn.Linear(7, 5), nn.Linear(5, 3, bias=name.endswith("-bias"))

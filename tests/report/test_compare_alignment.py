@@ -32,7 +32,7 @@ def figures(found):
 
 def test_two_networks_are_compared_with_an_interval_and_a_null():
     found = blocks(NETWORK, OTHER)
-    assert "Centred alignment 0." in prose(found)
+    assert "Centered alignment 0." in prose(found)
     assert "(debiased), 95 % jackknife interval 0." in prose(found)
     assert "undefined" not in prose(found)
     assert set(figures(found)) == {"alignment-null", "alignment-layers"}
@@ -62,7 +62,7 @@ def test_an_undefined_interval_does_not_hide_a_value_that_is_defined():
     two_odd = patterns(np.isin(np.arange(30), [3, 4])[:, None])
     found = blocks(NETWORK, two_odd)
     assert "The alignment is undefined" not in prose(found)
-    assert "Centred alignment " in prose(found)
+    assert "Centered alignment " in prose(found)
     assert "its interval undefined (2 of 30 points cannot be left out" in prose(found)
 
 

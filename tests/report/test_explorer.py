@@ -76,7 +76,7 @@ def test_the_data_hold_what_the_scene_holds(document):
     assert array_of(record, "patterns").size == 2 * 16
 
 
-def test_the_colours_are_matplotlib_s_viridis(document):
+def test_the_colors_are_matplotlib_s_viridis(document):
     expected = [round(255 * part) for part in colormaps["viridis"](0.0)]
     found = array_of(data_of(document), "palette").reshape(256, 4)
     assert found[0].tolist() == expected == [68, 1, 84, 255]

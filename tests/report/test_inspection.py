@@ -43,11 +43,11 @@ def texts(blocks):
     return " ".join(block.text if isinstance(block, Prose) else getattr(block, "caption", "") for block in blocks)
 
 
-@pytest.mark.parametrize("labelled", [False, True])
+@pytest.mark.parametrize("labeled", [False, True])
 @pytest.mark.parametrize("names", [("only",), ("a", "b")])
 @pytest.mark.parametrize("case", CASES)
-def test_every_network_has_a_page_with_its_layers_units_and_distances(case, names, labelled):
-    labels = np.arange(len(CASES[case])) % 2 if labelled else None
+def test_every_network_has_a_page_with_its_layers_units_and_distances(case, names, labeled):
+    labels = np.arange(len(CASES[case])) % 2 if labeled else None
     page = inspect_page(subject(CASES[case], labels, names), {})
     assert {"layers", "units"} <= {table.name for table in page.tables}
     assert {"kernel", "activity"} <= {block.name for block in page.blocks if isinstance(block, Figure)}

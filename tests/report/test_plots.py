@@ -46,7 +46,7 @@ def test_quantiles_leave_out_seeds_without_a_value():
 
 def test_a_strip_shows_every_run_its_mean_and_the_published_value(ax):
     groups = {"abs": [1.0, 2.0, 3.0], "relu": [4.0, np.nan, 6.0], "none": []}
-    plots.strip(ax, groups, {"abs": style.COLOURS["abs"]}, {"abs": (2.5, 2.0, 3.0), "relu": None})
+    plots.strip(ax, groups, {"abs": style.COLORS["abs"]}, {"abs": (2.5, 2.0, 3.0), "relu": None})
     dots = lines(ax, "o")
     np.testing.assert_array_equal(dots[0].get_xdata(), [1.0, 2.0, 3.0])
     assert dots[1].get_xdata()[0] == 2.0

@@ -30,8 +30,8 @@ XYZ = np.array(
 )
 
 
-def linear(colour):
-    values = np.array([int(colour[i : i + 2], 16) for i in (1, 3, 5)]) / 255
+def linear(color):
+    values = np.array([int(color[i : i + 2], 16) for i in (1, 3, 5)]) / 255
     return np.where(values <= 0.04045, values / 12.92, ((values + 0.055) / 1.055) ** 2.4)
 
 
@@ -41,21 +41,21 @@ def lab(rgb):
     return np.array([116 * f[1] - 16, 500 * (f[0] - f[1]), 200 * (f[1] - f[2])])
 
 
-def least_difference(colours, sight):
-    seen = [lab(np.array(SIGHT[sight]) @ linear(colour)) for colour in colours]
+def least_difference(colors, sight):
+    seen = [lab(np.array(SIGHT[sight]) @ linear(color)) for color in colors]
     return min(np.linalg.norm(a - b) for a, b in combinations(seen, 2))
 
 
 @pytest.mark.parametrize("sight", SIGHT)
-def test_named_colours_stay_apart_for_every_kind_of_sight(sight):
+def test_named_colors_stay_apart_for_every_kind_of_sight(sight):
     # A difference of 2.3 is just noticeable; ten times that is told apart in thin lines.
-    assert least_difference(style.COLOURS.values(), sight) > 23
+    assert least_difference(style.COLORS.values(), sight) > 23
     assert least_difference(style.CYCLE, sight) > 15
 
 
-@pytest.mark.parametrize("name", style.COLOURS)
-def test_named_colours_stand_out_on_white(name):
-    luminance = XYZ[1] @ linear(style.COLOURS[name])
+@pytest.mark.parametrize("name", style.COLORS)
+def test_named_colors_stand_out_on_white(name):
+    luminance = XYZ[1] @ linear(style.COLORS[name])
     assert 1.05 / (luminance + 0.05) >= 3  # WCAG 2.2, 1.4.11: graphical objects
 
 
@@ -100,7 +100,7 @@ def test_tick_labels_are_short_and_plain(value, expected):
 
 
 @pytest.mark.parametrize(("top", "expected"), [(5.5, ["1", "2", "5"]), (2e4, ["1", "10", "100", "1,000", "10,000"])])
-def test_a_log_axis_is_labelled_between_powers_only_when_short(top, expected):
+def test_a_log_axis_is_labeled_between_powers_only_when_short(top, expected):
     drawing, axes = style.figure(9, 3)
     ax = axes[0, 0]
     ax.plot([0.9, top], [1, 2])

@@ -20,7 +20,7 @@ def drawing(columns=2):
             [1, 10, 100],
             np.array([[1.0, 0.1, 0.01], [2.0, 0.3, 0.05]]),
             "Abs & co",
-            style.COLOURS["abs"],
+            style.COLORS["abs"],
             "xy",
         )
         ax.set(title="Loss < 1", xlabel="epoch", ylabel="error")
@@ -58,8 +58,8 @@ def test_every_reference_leads_to_an_id_of_the_same_drawing():
     assert set(references) <= set(ids(svg))
 
 
-def test_colours_are_not_mistaken_for_references():
-    assert f"stroke: {style.COLOURS['abs']}" in to_svg(drawing(), "loss")
+def test_colors_are_not_mistaken_for_references():
+    assert f"stroke: {style.COLORS['abs']}" in to_svg(drawing(), "loss")
 
 
 def test_text_stays_text_in_the_readers_own_font():

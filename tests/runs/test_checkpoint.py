@@ -36,7 +36,7 @@ def checkpoint(tmp_path):
     return Checkpoint(tmp_path, ADDRESS)
 
 
-def test_weights_optimiser_state_and_step_come_back_as_they_were(checkpoint):
+def test_weights_optimizer_state_and_step_come_back_as_they_were(checkpoint):
     checkpoint.save(state(), 3, 9)
     tensors, step = checkpoint.load(9, state())
     assert_same(tensors, state())

@@ -13,10 +13,10 @@ from torch.nn import functional as F
 import metriscope as ms
 from metriscope import data
 from metriscope.cli import main
-from metriscope.data.dataset import Labelled
+from metriscope.data.dataset import Labeled
 from metriscope.data.registry import ROWS, Row
 from metriscope.nn import ACTIVATIONS, ARCHITECTURES, HEADS, Activation, Architecture, Head, Mahalanobis
-from metriscope.report.style import COLOURS
+from metriscope.report.style import COLORS
 from metriscope.rng import stream
 from metriscope.studies import STUDIES
 from metriscope.studies.ledger import entries
@@ -90,7 +90,7 @@ def test_an_activation_is_one_row(monkeypatch):
     assert row.derivative(torch.tensor([2.0])).item() == pytest.approx(12.0)
     x = torch.randn(20, 3, generator=stream(0, "x"))
     assert isinstance(engine_for(layer, x, x.norm(dim=1), Protocol(epochs=1), (0,)), StackedEngine)
-    assert COLOURS["cubic"].startswith("#")
+    assert COLORS["cubic"].startswith("#")
     assert ms.architectures()["cubic"] == ("Linear", "Cubic", "Linear (no bias)")
     model = ms.build("cubic", 3, 4, 2, stream(1, "start"))
     labels = (np.arange(20) % 2).astype(np.int64)
@@ -128,7 +128,7 @@ def test_a_head_is_one_row(monkeypatch):
 
 def test_a_data_set_is_one_row(monkeypatch):
     x, y = np.arange(8, dtype=np.uint8).reshape(4, 2), np.array([0, 1, 0, 1])
-    read = lambda paths: (Labelled(x, y), Labelled(x[:2], y[:2]))  # noqa: E731
+    read = lambda paths: (Labeled(x, y), Labeled(x[:2], y[:2]))  # noqa: E731
     monkeypatch.setitem(ROWS, "tiny", Row("table", 4, 2, 2, read))
     assert "tiny" in data.names()
     assert len(data.load("tiny").train) == 4

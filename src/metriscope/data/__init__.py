@@ -1,6 +1,6 @@
 """Data that studies and tests draw on."""
 
-from metriscope.data.dataset import DataSet, Labelled
+from metriscope.data.dataset import DataSet, Labeled
 from metriscope.data.images import pixels, read_idx
 from metriscope.data.loader import available, digest, fetch, load, mnist_5k
 from metriscope.data.locations import DataError
@@ -11,7 +11,7 @@ __all__ = [
     "DataError",
     "DataSet",
     "Gaussian",
-    "Labelled",
+    "Labeled",
     "available",
     "digest",
     "fetch",

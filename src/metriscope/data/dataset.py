@@ -14,11 +14,11 @@ from jaxtyping import Int64, Shaped
 
 from metriscope.data.locations import DataError
 
-__all__ = ["DataSet", "Labelled", "Parts", "check_labels", "content_digest", "every_fifth", "split"]
+__all__ = ["DataSet", "Labeled", "Parts", "check_labels", "content_digest", "every_fifth", "split"]
 
 
 @dataclass(frozen=True, eq=False)
-class Labelled:
+class Labeled:
     """Examples and the class of each."""
 
     x: Shaped[np.ndarray, "n ..."]
@@ -31,11 +31,11 @@ class Labelled:
     def __len__(self) -> int:
         return len(self.y)
 
-    def __getitem__(self, rows: Any) -> Labelled:
-        return Labelled(self.x[rows], self.y[rows])
+    def __getitem__(self, rows: Any) -> Labeled:
+        return Labeled(self.x[rows], self.y[rows])
 
 
-Parts = tuple[Labelled, Labelled]
+Parts = tuple[Labeled, Labeled]
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,8 +43,8 @@ class DataSet:
     """A named data set: what to train on, what to test on, and a note on how it came to be."""
 
     name: str
-    train: Labelled
-    test: Labelled
+    train: Labeled
+    test: Labeled
     note: str
 
 
@@ -62,7 +62,7 @@ def every_fifth(labels: Int64[np.ndarray, n]) -> np.ndarray:
 
 def split(x: np.ndarray, y: np.ndarray, test: np.ndarray) -> Parts:
     """Return the training part and the test part, which ``test`` marks; the order stays."""
-    whole = Labelled(x, y.astype(np.int64))
+    whole = Labeled(x, y.astype(np.int64))
     return whole[~test], whole[test]
 
 
@@ -77,7 +77,7 @@ def check_labels(name: str, parts: Parts, classes: int) -> None:
 def content_digest(parts: Parts) -> str:
     """Return the SHA-256 of both parts: dtype, shape and little-endian bytes of each array.
 
-    >>> one, two = Labelled(np.zeros((1, 4)), np.array([0])), Labelled(np.zeros((1, 2, 2)), np.array([0]))
+    >>> one, two = Labeled(np.zeros((1, 4)), np.array([0])), Labeled(np.zeros((1, 2, 2)), np.array([0]))
     >>> len(content_digest((one, two))), content_digest((one, two)) == content_digest((one, one))
     (64, False)
     """

@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float32, UInt8
 
 from metriscope.common.validation import number, one_of, whole_array
-from metriscope.data.dataset import Labelled, Parts, every_fifth, split
+from metriscope.data.dataset import Labeled, Parts, every_fifth, split
 from metriscope.data.locations import DataError
 
 __all__ = ["cifar_parts", "digits_parts", "idx_parts", "mnist_5k_parts", "pixels", "read_idx"]
@@ -36,8 +36,8 @@ def pixels(
 
     ``raw`` keeps the stored numbers, ``unit`` divides them by ``white`` (255; 16 for ``digits``), and
     ``normalized`` takes the mean of the training images from that and divides by their standard deviation, over
-    all their pixels; for colour, channel by channel. ``normalized`` therefore needs ``train``, also for the
-    training images themselves: test images are never normalised by their own mean.
+    all their pixels; for color, channel by channel. ``normalized`` therefore needs ``train``, also for the
+    training images themselves: test images are never normalized by their own mean.
 
     >>> pixels(np.array([[[0, 255]]], dtype=np.uint8), "unit")
     array([[0., 1.]], dtype=float32)
@@ -68,7 +68,7 @@ def _checked(images: Any, name: str) -> UInt8[np.ndarray, "n ..."]:
 
 
 def _brightness(images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return mean and standard deviation, one for grey images, one a channel for colour, ready to broadcast."""
+    """Return mean and standard deviation, one for gray images, one a channel for color, ready to broadcast."""
     channels = images[:, None] if images.ndim == 3 else images
     counts = np.array([_counts(channels[:, channel]) for channel in range(channels.shape[1])])
     levels, total = np.arange(256), counts.sum(axis=1)
@@ -77,7 +77,7 @@ def _brightness(images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     mean = counts @ levels / total
     deviation = np.sqrt((counts * (levels - mean[:, None]) ** 2).sum(axis=1) / total)
     if not deviation.all():
-        raise ValueError("train must hold different pixels to normalize by, got images that are all of one grey")
+        raise ValueError("train must hold different pixels to normalize by, got images that are all of one gray")
     return mean[:, None, None], deviation[:, None, None]
 
 
@@ -111,29 +111,29 @@ def idx_parts(paths: Mapping[str, Path]) -> Parts:
     return train, test
 
 
-def _idx_part(paths: Mapping[str, Path], start: str) -> Labelled:
+def _idx_part(paths: Mapping[str, Path], start: str) -> Labeled:
     images = read_idx(paths[f"{start}-images-idx3-ubyte.gz"], "uint8", ndim=3)
     labels = paths[f"{start}-labels-idx1-ubyte.gz"]
     numbers = read_idx(labels, "uint8", ndim=1).astype(np.int64)
     if len(numbers) != len(images):
         raise DataError(f"{labels} holds {len(numbers)} labels for {len(images)} images")
-    return Labelled(images, numbers)
+    return Labeled(images, numbers)
 
 
 def cifar_parts(paths: Mapping[str, Path]) -> Parts:
     """Return the training batches that are there, in their order, and the test batch."""
     batches = [_cifar_batch(paths[name]) for name in sorted(paths) if name.startswith("data_batch")]
-    train = Labelled(np.concatenate([b.x for b in batches]), np.concatenate([b.y for b in batches]))
+    train = Labeled(np.concatenate([b.x for b in batches]), np.concatenate([b.y for b in batches]))
     return train, _cifar_batch(paths["test_batch.bin"])
 
 
-def _cifar_batch(path: Path) -> Labelled:
+def _cifar_batch(path: Path) -> Labeled:
     """Return the images of one file: a byte of label, then the red, green and blue planes, for each."""
     content, record = path.read_bytes(), 1 + math.prod(_CIFAR)
     if not content or len(content) % record:
         raise DataError(f"{path} holds {len(content)} bytes, expected a multiple of {record}")
     rows = np.frombuffer(bytearray(content), np.uint8).reshape(-1, record)
-    return Labelled(rows[:, 1:].reshape(-1, *_CIFAR), rows[:, 0].astype(np.int64))
+    return Labeled(rows[:, 1:].reshape(-1, *_CIFAR), rows[:, 0].astype(np.int64))
 
 
 _TYPES = {0x08: "u1", 0x09: "i1", 0x0B: "i2", 0x0C: "i4", 0x0D: "f4", 0x0E: "f8"}

@@ -127,7 +127,7 @@ ROWS: dict[str, Row] = {
         test=355,
         classes=10,
         read=images.digits_parts,
-        note=f"grey levels are 0 to 16; {FIFTH}",
+        note=f"gray levels are 0 to 16; {FIFTH}",
         sha256="360bb7bf8c743eda5c6fa80e040d670e09d5d16dc70c268078db9b4cf8920351",
     ),
     "wine": Row(

@@ -103,7 +103,7 @@ def two_moons(count: int, generator: Generator, noise: float = 0.1) -> tuple[Flo
     count, noise = integer(count, "count", least=2), number(noise, "noise", "[0, inf)")
     instance(generator, "generator", Generator)
     upper, lower = _half_circle(count // 2), -_half_circle(count - count // 2)
-    # The moons' centres are (-1/2, -1/4) and (1/2, 1/4) from the point about which they mirror each other.
+    # The moons' centers are (-1/2, -1/4) and (1/2, 1/4) from the point about which they mirror each other.
     shift = torch.tensor([0.5, 0.25], dtype=torch.float64)
     x = torch.cat([upper - shift, lower + shift])
     x = x + noise * torch.randn(count, 2, generator=generator, dtype=torch.float64)

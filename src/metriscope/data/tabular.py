@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from metriscope.data.dataset import Labelled, Parts, every_fifth, split
+from metriscope.data.dataset import Labeled, Parts, every_fifth, split
 from metriscope.data.locations import DataError
 
 if TYPE_CHECKING:
@@ -89,12 +89,12 @@ def adult_parts(paths: Mapping[str, Path]) -> Parts:
     text = [column for column in train.columns[:-1] if train[column].dtype.kind not in "iuf"]
     plain = [column for column in train.columns[:-1] if column not in text]
 
-    def part(table: pd.DataFrame) -> Labelled:
+    def part(table: pd.DataFrame) -> Labeled:
         known = [(table[column].to_numpy(str), np.unique(train[column].to_numpy(str))) for column in text]
         hot = [(values[:, None] == categories).astype(np.float64) for values, categories in known]
         # The test file, alone, writes a full stop behind each label.
         names = [name.rstrip(".") for name in table[labels]]
-        return Labelled(np.hstack([table[plain].to_numpy(np.float64), *hot]), _positions(names, _ADULT_LABELS))
+        return Labeled(np.hstack([table[plain].to_numpy(np.float64), *hot]), _positions(names, _ADULT_LABELS))
 
     return part(train), part(test)
 
@@ -150,9 +150,9 @@ def ecg5000_parts(paths: Mapping[str, Path]) -> Parts:
     return train, test
 
 
-def _ecg(path: Path) -> Labelled:
+def _ecg(path: Path) -> Labeled:
     table = numbers(path, 141, "\t")
-    return Labelled(table[:, 1:].astype(np.float32), table[:, 0].astype(np.int64) - 1)
+    return Labeled(table[:, 1:].astype(np.float32), table[:, 0].astype(np.int64) - 1)
 
 
 def fsdd_parts(paths: Mapping[str, Path]) -> Parts:

@@ -1,4 +1,4 @@
-"""Distances between points and centres, with a gradient that is zero, not NaN, where a distance is zero.
+"""Distances between points and centers, with a gradient that is zero, not NaN, where a distance is zero.
 
 Axes: ``s`` seeds, ``n`` points, ``d`` features, ``k`` units or prototypes.
 """
@@ -126,8 +126,8 @@ def _row_gradients(
     """Return what some rows add to the three gradients; ``scale`` is the incoming one over the distance."""
     of_x, of_mu, of_weight = torch.zeros_like(x), [], []
     blocks = zip(mu.split(units), weight.split(units), scale.mT.split(units), strict=True)
-    for centre, weighing, share in blocks:
-        difference = x - centre[:, None]
+    for center, weighing, share in blocks:
+        difference = x - center[:, None]
         of_x = of_x + (difference * weighing[:, None] * share[..., None]).sum(0)
         of_mu.append(-(share[:, None] @ difference).squeeze(1) * weighing)
         of_weight.append((share[:, None] @ difference.square()).squeeze(1) / 2)

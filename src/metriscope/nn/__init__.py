@@ -1,4 +1,4 @@
-"""Layers that measure distances, named networks, exact rewriting, initialisers and stacked networks."""
+"""Layers that measure distances, named networks, exact rewriting, initializers and stacked networks."""
 
 from __future__ import annotations
 

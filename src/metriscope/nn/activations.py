@@ -40,7 +40,7 @@ class Activation:
 
     ``kinks`` are the values at which the function bends; between them it is affine, and a smooth function has none.
     A ``distance_like`` activation measures how far a point lies from the hyperplane on either side, so that one unit
-    per feature is enough for a distance; others see one side and need two. Without a ``colour`` of its own an
+    per feature is enough for a distance; others see one side and need two. Without a ``color`` of its own an
     activation is drawn in one that figures choose.
     """
 
@@ -49,7 +49,7 @@ class Activation:
     function: Elementwise
     kinks: tuple[float, ...] = ()
     distance_like: bool = False
-    colour: str = ""
+    color: str = ""
 
     @property
     def piecewise_affine(self) -> bool:
@@ -74,9 +74,9 @@ class Activation:
 
 
 ACTIVATIONS: dict[str, Activation] = {
-    "abs": Activation("Abs", Abs, torch.abs, kinks=(0.0,), distance_like=True, colour="#0a5fae"),
-    "relu": Activation("ReLU", nn.ReLU, torch.relu, kinks=(0.0,), colour="#d55e00"),
-    "sigmoid": Activation("Sigmoid", nn.Sigmoid, torch.sigmoid, colour="#009e73"),
+    "abs": Activation("Abs", Abs, torch.abs, kinks=(0.0,), distance_like=True, color="#0a5fae"),
+    "relu": Activation("ReLU", nn.ReLU, torch.relu, kinks=(0.0,), color="#d55e00"),
+    "sigmoid": Activation("Sigmoid", nn.Sigmoid, torch.sigmoid, color="#009e73"),
     "leaky_relu": Activation("Leaky ReLU", nn.LeakyReLU, F.leaky_relu, kinks=(0.0,)),
     "relu6": Activation("ReLU6", nn.ReLU6, F.relu6, kinks=(0.0, 6.0)),
     "hardsigmoid": Activation("Hard sigmoid", nn.Hardsigmoid, F.hardsigmoid, kinks=(-3.0, 3.0)),

@@ -88,7 +88,7 @@ def architectures() -> dict[str, tuple[str, ...]]:
 def build(
     name: str, in_features: int, hidden: int, out_features: int, generator: torch.Generator | None = None
 ) -> nn.Sequential:
-    """Return a named network, initialised as PyTorch does by default.
+    """Return a named network, initialized as PyTorch does by default.
 
     With a generator every value is drawn from it, first layer first; networks with the same sizes and the
     same stream start with the same first layer.

@@ -1,4 +1,4 @@
-"""Initialisation from data: hyperplanes that start where the points are, in the shape the points have.
+"""Initialization from data: hyperplanes that start where the points are, in the shape the points have.
 
 Axes: ``n`` points, ``d`` features, ``k`` units, ``r`` usable directions of a cluster.
 """
@@ -98,8 +98,8 @@ def _clusters(
 
 def _whitening_planes(cluster: Float[Tensor, "m d"], units: int) -> tuple[Float[Tensor, "k d"], Float[Tensor, " k"]]:
     mean = cluster.mean(0)
-    centred = cluster - mean
-    variances, axes = principal_axes(centred.mT @ centred / max(1, len(cluster) - 1))
+    centered = cluster - mean
+    variances, axes = principal_axes(centered.mT @ centered / max(1, len(cluster) - 1))
     # Sums of m terms leave rounding behind: in the eigenvalues, and in the mean that was taken off.
     rounding = max(cluster.shape) * torch.finfo(cluster.dtype).eps
     floor = torch.maximum(rounding * variances[0], (rounding * cluster.abs().max()).square())
@@ -145,7 +145,7 @@ def fresh_linear(
     bias: bool = True,
     generator: torch.Generator | None = None,
 ) -> nn.Linear:
-    """Return a linear layer with PyTorch's default initialisation, uniform within ``1/sqrt(in_features)``.
+    """Return a linear layer with PyTorch's default initialization, uniform within ``1/sqrt(in_features)``.
 
     >>> from metriscope.rng import stream
     >>> first, second = (fresh_linear(3, 2, generator=stream(0, "init")) for _ in range(2))

@@ -13,7 +13,7 @@ import pandas as pd
 from metriscope.report.document import Block, Details, Figure, Page, Prose, Section, Table
 from metriscope.report.numbers import number
 from metriscope.report.plots import hover_scatter
-from metriscope.report.style import COLOURS, CYCLE, figure, legend, log_axes
+from metriscope.report.style import COLORS, CYCLE, figure, legend, log_axes
 from metriscope.report.svg import to_svg
 from metriscope.vq import (
     VQMDS,
@@ -241,16 +241,16 @@ def _alignment(one: Subject, two: Subject) -> tuple[Block, ...]:
         return (Prose(f"The alignment is undefined: {found.reason}."), *_layer_map(one, two))
     value = float(np.asarray(found.value))
     text = (
-        f"Centred alignment {number(value)} (debiased), {_interval_text(found)}; with shuffled points "
+        f"Centered alignment {number(value)} (debiased), {_interval_text(found)}; with shuffled points "
         f"{number(float(np.mean(found.null)))} on average ({PERMUTATIONS} permutations), "
         f"p = {number(float(np.asarray(found.p_value)))}. 1 is the same geometry up to scale, and 0 what unrelated "
         "networks have on average. Near 0 judge by the permutations, not by the interval."
     )
     drawing, axes = figure(9.2, 2.2)
-    axes[0, 0].hist(found.null, bins=30, color=COLOURS["truth"], alpha=0.35, label="shuffled")
-    axes[0, 0].axvline(value, color=COLOURS["abs"], linewidth=2, label="measured")
+    axes[0, 0].hist(found.null, bins=30, color=COLORS["truth"], alpha=0.35, label="shuffled")
+    axes[0, 0].axvline(value, color=COLORS["abs"], linewidth=2, label="measured")
     least = min(0.0, value, float(found.null.min()))
-    axes[0, 0].set(xlabel="centred alignment", ylabel="permutations", xlim=(1.05 * least, 1))
+    axes[0, 0].set(xlabel="centered alignment", ylabel="permutations", xlim=(1.05 * least, 1))
     legend(axes[0, 0], "upper center")
     null = Figure("alignment-null", "Alignment and its null", to_svg(drawing, "alignment-null"))
     return (Prose(text), null, *_layer_map(one, two))
@@ -278,7 +278,7 @@ def _layer_map(one: Subject, two: Subject) -> tuple[Block, ...]:
     for i, j in np.ndindex(*matrix.shape):
         ink = "white" if matrix[i, j] < 0.6 else "black"
         axes[0, 0].text(j, i, number(matrix[i, j], 2), ha="center", va="center", color=ink, fontsize=8)
-    drawing.colorbar(image, ax=axes[0, 0], label="centred alignment")
+    drawing.colorbar(image, ax=axes[0, 0], label="centered alignment")
     undefined = f" A dash is an undefined value: {found.reason}." if found.reason else ""
     caption = f"Rows: {one.name}. Columns: {two.name}.{undefined}"
     return (Figure("alignment-layers", "Layer by layer", to_svg(drawing, "alignment-layers"), caption),)
@@ -293,14 +293,14 @@ def _heat(one: Subject, two: Subject) -> tuple[Block, ...]:
         return (Prose(text),)
     drawing, axes = figure(9.2, 2.8)
     forms = {"distance": ("exp(−d / σ²)", typical, "abs"), "squared": ("exp(−d² / σ²)", typical**2, "relu")}
-    for form, (label, unit, colour) in forms.items():
+    for form, (label, unit, color) in forms.items():
         values = heat_cosine(a.patterns, b.patterns, SCALES * unit, form=form)
-        axes[0, 0].plot(SCALES, values, color=COLOURS[colour], label=label)
+        axes[0, 0].plot(SCALES, values, color=COLORS[color], label=label)
     log_axes(axes[0, 0], "x")
     axes[0, 0].set(xlabel="σ² in units of the mean distance (its square)", ylabel="cosine", ylim=(0, 1.03))
     legend(axes[0, 0], "lower right")
     caption = (
-        f"Cosine of the two networks' heat kernels on {len(a.patterns):,} points. It is not centred: it rises to 1 for "
+        f"Cosine of the two networks' heat kernels on {len(a.patterns):,} points. It is not centered and rises to 1 for "
         "any two networks as σ² grows, so read it beside the alignment above."
     )
     return (Figure("heat", "Cosine of heat kernels", to_svg(drawing, "heat"), caption),)

@@ -14,13 +14,13 @@ import numpy as np
 import numpy.typing as npt
 
 from metriscope.report.numbers import mean_interval
-from metriscope.report.style import COLOURS, CYCLE, FAINT, INK, MUTED, log_axes
+from metriscope.report.style import COLORS, CYCLE, FAINT, INK, MUTED, log_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 __all__ = [
-    "LABEL_COLOURS",
+    "LABEL_COLORS",
     "band",
     "clip_line",
     "hover_scatter",
@@ -50,23 +50,23 @@ def quantiles(samples: npt.ArrayLike, levels: tuple[float, ...] = (0.0, 0.1, 0.5
     return result
 
 
-def band(ax: Axes, x: npt.ArrayLike, samples: npt.ArrayLike, label: str, colour: str, log: str = "") -> None:
+def band(ax: Axes, x: npt.ArrayLike, samples: npt.ArrayLike, label: str, color: str, log: str = "") -> None:
     """Draw the median over seeds with its 10–90 % band, and the extremes as thin lines."""
     positions = np.asarray(x, dtype=np.float64)
     low, lower, middle, upper, high = quantiles(samples)
     if len(positions) != len(middle):
         raise ValueError(f"x has {len(positions)} positions, the samples have {len(middle)} columns")
-    ax.fill_between(positions, lower, upper, color=colour, alpha=0.18, linewidth=0)
+    ax.fill_between(positions, lower, upper, color=color, alpha=0.18, linewidth=0)
     for edge in (low, high):
-        ax.plot(positions, edge, color=colour, linewidth=0.6, alpha=0.55)
-    ax.plot(positions, middle, color=colour, linewidth=1.8, label=label, solid_capstyle="round")
+        ax.plot(positions, edge, color=color, linewidth=0.6, alpha=0.55)
+    ax.plot(positions, middle, color=color, linewidth=1.8, label=label, solid_capstyle="round")
     log_axes(ax, log)
 
 
 def strip(
     ax: Axes,
     groups: Mapping[str, npt.ArrayLike],
-    colours: Mapping[str, str] | None = None,
+    colors: Mapping[str, str] | None = None,
     published: Mapping[str, tuple[float, float, float] | None] | None = None,
 ) -> None:
     """Draw one row a group: every run, their mean with its 95 % interval, and the published value.
@@ -74,13 +74,13 @@ def strip(
     Runs are spread over the height of their row in a fixed order, so equal numbers stay apart.
     """
     for row, (label, values) in enumerate(groups.items()):
-        colour = (colours or {}).get(label, CYCLE[row % len(CYCLE)])
+        color = (colors or {}).get(label, CYCLE[row % len(CYCLE)])
         runs = np.sort(np.asarray(values, dtype=np.float64).ravel())
-        ax.plot(runs, row + _spread(len(runs)), "o", color=colour, markersize=4, alpha=0.45, markeredgewidth=0)
-        _mark(ax, mean_interval(runs), row, "o", colour)
+        ax.plot(runs, row + _spread(len(runs)), "o", color=color, markersize=4, alpha=0.45, markeredgewidth=0)
+        _mark(ax, mean_interval(runs), row, "o", color)
         printed = (published or {}).get(label)
         if printed is not None:
-            _mark(ax, printed, row + 0.36, "D", COLOURS["published"])
+            _mark(ax, printed, row + 0.36, "D", COLORS["published"])
     ax.set_yticks(range(len(groups)), list(groups))
     ax.set_ylim(len(groups) - 0.4, -0.6)
     ax.tick_params(axis="y", length=0, labelcolor=INK)
@@ -146,7 +146,7 @@ def scatter_with_hyperplanes(
 
 
 def identity_scatter(
-    ax: Axes, truth: npt.ArrayLike, estimate: npt.ArrayLike, label: str = "", colour: str = CYCLE[0]
+    ax: Axes, truth: npt.ArrayLike, estimate: npt.ArrayLike, label: str = "", color: str = CYCLE[0]
 ) -> None:
     """Draw recovered against true values on log axes with the diagonal; 0 and less sit on the floor."""
     estimates = np.atleast_2d(np.asarray(estimate, dtype=np.float64))
@@ -165,39 +165,39 @@ def identity_scatter(
         dashes=(4, 3),
         zorder=1,
     )
-    ax.plot(truths[shown], estimates[shown], "o", color=colour, markersize=4.5, alpha=0.6, label=label, **_HALO)
+    ax.plot(truths[shown], estimates[shown], "o", color=color, markersize=4.5, alpha=0.6, label=label, **_HALO)
     if lost.any():
         # Zero has no place on a log axis; leaving it out would hide exactly the directions that were lost.
         floor = np.full(int(lost.sum()), 0.03)
-        ax.plot(truths[lost], floor, "v", color=colour, markersize=7, transform=ax.get_xaxis_transform(), **_HALO)
+        ax.plot(truths[lost], floor, "v", color=color, markersize=7, transform=ax.get_xaxis_transform(), **_HALO)
 
 
-def spectrum(ax: Axes, values: npt.ArrayLike, label: str, colour: str, reference: npt.ArrayLike | None = None) -> None:
+def spectrum(ax: Axes, values: npt.ArrayLike, label: str, color: str, reference: npt.ArrayLike | None = None) -> None:
     """Draw eigenvalues in falling order: the median over seeds, its 10–90 % band, and a reference."""
     ordered = -np.sort(-np.atleast_2d(np.asarray(values, dtype=np.float64)), axis=1)
     ranks = np.arange(1, ordered.shape[1] + 1)
     _, lower, middle, upper, _ = quantiles(ordered)
     if reference is not None:
         falling = -np.sort(-np.broadcast_to(np.asarray(reference, dtype=np.float64), ranks.shape))
-        ax.plot(ranks, falling, color=COLOURS["truth"], linewidth=1.0, dashes=(4, 3), zorder=1)
-    ax.fill_between(ranks, lower, upper, color=colour, alpha=0.18, linewidth=0)
+        ax.plot(ranks, falling, color=COLORS["truth"], linewidth=1.0, dashes=(4, 3), zorder=1)
+    ax.fill_between(ranks, lower, upper, color=color, alpha=0.18, linewidth=0)
     marker = "o" if len(ranks) <= 30 else ""
-    ax.plot(ranks, middle, color=colour, marker=marker, markersize=4.5, linewidth=1.4, label=label, **_HALO)
+    ax.plot(ranks, middle, color=color, marker=marker, markersize=4.5, linewidth=1.4, label=label, **_HALO)
     if len(ranks) <= 12:
         ax.set_xticks(ranks)
 
 
 def _spread(count: int) -> Array:
-    """Return offsets that cover a row evenly and never line up with their neighbours."""
+    """Return offsets that cover a row evenly and never line up with their neighbors."""
     return (np.arange(count, dtype=np.float64) * _GOLDEN % 1.0 - 0.5) * 0.44
 
 
-def _mark(ax: Axes, summary: tuple[float, float, float], height: float, marker: str, colour: str) -> None:
+def _mark(ax: Axes, summary: tuple[float, float, float], height: float, marker: str, color: str) -> None:
     """Draw a value and its interval; published values are hollow, ours are filled."""
     value, low, high = summary
-    ax.plot([low, high], [height, height], color=colour, linewidth=1.6, solid_capstyle="round", zorder=3)
-    face = "white" if marker == "D" else colour
-    edge = colour if marker == "D" else "white"
+    ax.plot([low, high], [height, height], color=color, linewidth=1.6, solid_capstyle="round", zorder=3)
+    face = "white" if marker == "D" else color
+    edge = color if marker == "D" else "white"
     style: dict[str, Any] = {
         "color": face,
         "markeredgecolor": edge,
@@ -226,8 +226,8 @@ def _contours(ax: Axes, bounds: tuple[float, float, float, float], field: Array)
         ax.clabel(lines, fmt="%g", fontsize=8, inline_spacing=2)
 
 
-# Ten hues that stay apart for colour-blind readers as far as ten can; labels beyond them repeat.
-LABEL_COLOURS = (*CYCLE[:5], "#cc79a7", "#7a5195", "#8c6d1f", "#3d7a5c", "#6b7680")
+# Ten hues that stay apart for color-blind readers as far as ten can; labels beyond them repeat.
+LABEL_COLORS = (*CYCLE[:5], "#cc79a7", "#7a5195", "#8c6d1f", "#3d7a5c", "#6b7680")
 WIDTH, HEIGHT, MARGIN = 460.0, 380.0, 26.0
 
 
@@ -238,7 +238,7 @@ def hover_scatter(
     labels: np.ndarray | None = None,
     axes: tuple[str, str] = ("", ""),
 ) -> str:
-    """Return an ``<svg>`` of the points, coloured by label, each with its title."""
+    """Return an ``<svg>`` of the points, colored by label, each with its title."""
     if points.ndim != 2 or points.shape[1] != 2 or len(points) != len(titles):
         raise ValueError(f"a scatter needs N×2 points and N titles, got {points.shape} and {len(titles)}")
     low, high = points.min(0), points.max(0)
@@ -249,11 +249,11 @@ def hover_scatter(
     which = np.searchsorted(kinds, labels) if labels is not None else np.zeros(len(points), int)
     radius = 3.2 if len(points) <= 1_000 else 2.2
     circles = [
-        f'<circle cx="{x:.1f}" cy="{HEIGHT - y:.1f}" r="{radius}" fill="{LABEL_COLOURS[k % len(LABEL_COLOURS)]}" '
+        f'<circle cx="{x:.1f}" cy="{HEIGHT - y:.1f}" r="{radius}" fill="{LABEL_COLORS[k % len(LABEL_COLORS)]}" '
         f'fill-opacity="0.72"><title>{escape(text)}</title></circle>'
         for (x, y), k, text in zip(places, which, titles, strict=True)
     ]
-    legend = [_legend(i, str(kind), len(kinds)) for i, kind in enumerate(kinds[: len(LABEL_COLOURS)])]
+    legend = [_legend(i, str(kind), len(kinds)) for i, kind in enumerate(kinds[: len(LABEL_COLORS)])]
     words = [
         f'<text x="{WIDTH / 2}" y="{HEIGHT - 5}" text-anchor="middle" fill="{MUTED}">{escape(axes[0])}</text>',
         f'<text x="12" y="{HEIGHT / 2}" text-anchor="middle" fill="{MUTED}" '
@@ -269,9 +269,9 @@ def hover_scatter(
 
 def _legend(index: int, text: str, count: int) -> str:
     y = MARGIN + 16 * index
-    colour = LABEL_COLOURS[index % len(LABEL_COLOURS)]
-    more = " …" if index == len(LABEL_COLOURS) - 1 and count > len(LABEL_COLOURS) else ""
+    color = LABEL_COLORS[index % len(LABEL_COLORS)]
+    more = " …" if index == len(LABEL_COLORS) - 1 and count > len(LABEL_COLORS) else ""
     return (
-        f'<circle cx="{WIDTH + 8:g}" cy="{y:g}" r="4" fill="{colour}"></circle>'
+        f'<circle cx="{WIDTH + 8:g}" cy="{y:g}" r="4" fill="{color}"></circle>'
         f'<text x="{WIDTH + 18:g}" y="{y + 4:g}" fill="{INK}">{escape(text)}{more}</text>'
     )

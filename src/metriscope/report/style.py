@@ -1,4 +1,4 @@
-"""One palette and one axes style for every plot, safe for colour-blind readers.
+"""One palette and one axes style for every plot, safe for color-blind readers.
 
 Drawing never goes through pyplot: figures are plain objects, and nothing global is left behind.
 """
@@ -23,15 +23,15 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
-__all__ = ["COLOURS", "CYCLE", "figure", "legend", "log_axes", "settle", "tick"]
+__all__ = ["COLORS", "CYCLE", "figure", "legend", "log_axes", "settle", "tick"]
 
 INK = "#20242a"
 MUTED = "#59616b"
 FAINT = "#c9cdd2"
 
 
-class _Colours(Mapping[str, str]):
-    """Colours by name: those of the one table of activations, the truth's and the published numbers'."""
+class _Colors(Mapping[str, str]):
+    """Colors by name: those of the one table of activations, the truth's and the published numbers'."""
 
     own = MappingProxyType({"truth": INK, "published": "#8a2c6a"})
 
@@ -40,7 +40,7 @@ class _Colours(Mapping[str, str]):
             return self.own[name]
         from metriscope.nn import ACTIVATIONS
 
-        # Those without a colour of their own take the cycle's in the order of the table.
+        # Those without a color of their own take the cycle's in the order of the table.
         return self._activations().get(name) or CYCLE[list(ACTIVATIONS).index(name) % len(CYCLE)]
 
     def __iter__(self) -> Iterator[str]:
@@ -50,13 +50,13 @@ class _Colours(Mapping[str, str]):
         return len(self.own) + len(self._activations())
 
     def _activations(self) -> dict[str, str]:
-        # Loaded when a colour is asked for: the table brings PyTorch along.
+        # Loaded when a color is asked for: the table brings PyTorch along.
         from metriscope.nn import ACTIVATIONS
 
-        return {name: row.colour for name, row in ACTIVATIONS.items() if row.colour}
+        return {name: row.color for name, row in ACTIVATIONS.items() if row.color}
 
 
-COLOURS: Mapping[str, str] = _Colours()
+COLORS: Mapping[str, str] = _Colors()
 CYCLE = ("#0a5fae", "#d55e00", "#009e73", "#e69f00", "#56b4e9", INK)
 
 # What a label that begins with an underscore is hidden behind, and the labels that matplotlib gives by itself.

@@ -32,7 +32,7 @@ ZERO, HALF, ONE = F(0), F(0.5), F(1)
 # Sums may be reordered into vector lanes and products fused; NaN and infinity keep their meaning.
 FAST = {"contract", "reassoc", "nsz", "arcp"}
 _compiled = njit(nogil=True, fastmath=FAST, error_model="numpy", boundscheck=False)
-# The optimiser's arithmetic is written in the order it is meant to be done in.
+# The optimizer's arithmetic is written in the order it is meant to be done in.
 _compiled_in_order = njit(nogil=True, error_model="numpy", boundscheck=False)
 
 # exp on [-ln2/2, ln2/2] as 1 + r + r^2 P(r): Cephes' single-precision coefficients, relative error 2e-7.

@@ -35,7 +35,7 @@ class Engine(Interface):
         """Return a context that holds while the engine works."""
 
     def moments(self, parameters: Mapping[str, Tensor]) -> State:
-        """Return the optimiser's state before the first step."""
+        """Return the optimizer's state before the first step."""
 
     def advance(self, parameters: State, moments: State, epoch: int, epochs: int) -> Float[Tensor, "s e"]:
         """Take ``epochs`` epochs from ``epoch`` on, in place; return the losses met on the way."""
@@ -56,7 +56,7 @@ def _sgd(value: Tensor, gradient: Tensor, moments: State, name: str, step: int, 
 
 @dataclass(frozen=True)
 class _Rule:
-    """An optimiser: the names of its moments, and one step of it in place."""
+    """An optimizer: the names of its moments, and one step of it in place."""
 
     moments: tuple[str, ...]
     step: Callable[[Tensor, Tensor, State, str, int, Protocol], None]
@@ -95,7 +95,7 @@ POINT_LOSSES = {"mse": _mse, "cross-entropy": _cross_entropy, "bce": _bce}
 
 @dataclass(frozen=True)
 class StackedEngine:
-    """Autograd through all trials at once; any module, device, batch size and optimiser.
+    """Autograd through all trials at once; any module, device, batch size and optimizer.
 
     ``seeds`` has one number a trial: its mini-batches are drawn from its own stream, epoch by epoch, so
     that neither company nor a restart changes them. Losses are summed over trials, never averaged.

@@ -14,7 +14,7 @@ OPTIMIZERS = ("adam", "sgd")
 
 @dataclass(frozen=True)
 class Protocol:
-    """One training recipe: optimiser, its numbers, loss, batch size (``None``: full batch), epochs."""
+    """One training recipe: optimizer, its numbers, loss, batch size (``None``: full batch), epochs."""
 
     epochs: int
     optimizer: str = "adam"

@@ -88,13 +88,13 @@ class _Code:
         return self.builder.sext(self.number(data, position), _WORD)
 
     def load(self, data: Any, position: Any) -> Any:
-        """Return a vector of neighbouring entries."""
+        """Return a vector of neighboring entries."""
         found = self.builder.load(self._pointer(data, position))
         found.align = 4
         return found
 
     def store(self, vector: Any, data: Any, position: Any) -> None:
-        """Write a vector over neighbouring entries."""
+        """Write a vector over neighboring entries."""
         self.builder.store(vector, self._pointer(data, position)).align = 4
 
     def fetch(self, data: Any, position: Any) -> None:
@@ -186,10 +186,10 @@ def _attract(code: _Code, data: list[Any], stride: Any) -> None:
     own, pulls = [code.load(points, place) for place in places], code.variables([zero] * GROUP)
     with code.loop(_WORD(0), units) as c:
         here = code.at(c, stride, column)
-        centre, weighing = code.load(mu, here), code.load(weight, here)
+        center, weighing = code.load(mu, here), code.load(weight, here)
         mu_sum, alpha_sum = code.load(of_mu, here), code.load(of_alpha, here)
         for g in group_rows:
-            difference = b.fsub(own[g], centre)
+            difference = b.fsub(own[g], center)
             t = b.fmul(code.spread(code.number(share, code.at(c, _WORD(GROUP), _WORD(g)))), difference)
             mu_sum, alpha_sum = b.fadd(mu_sum, t), code.fused(t, difference, alpha_sum)
             b.store(code.fused(weighing, t, b.load(pulls[g])), pulls[g])

@@ -1,11 +1,11 @@
-"""Points packed so that what is zero in eight neighbouring rows costs nothing.
+"""Points packed so that what is zero in eight neighboring rows costs nothing.
 
 Axes: N points, D features, B blocks of at most R rows, G = 8 rows of a group.
 
 A full-batch gradient is a sum over points, so they may stand in any order. Points that are non-zero in the same
 features are put side by side, eight to a group, and a group keeps only the features that any of its points has.
 For the gradient the same is done with features and points exchanged, block by block. A value that most entries
-share, such as the background of normalised images, is taken out of all entries and given to the bias.
+share, such as the background of normalized images, is taken out of all entries and given to the bias.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ DIRECTIONS, SAMPLE = 24, 2_000
 
 
 def similar(features: Float[np.ndarray, "n d"], size: int = GROUP) -> Int[np.ndarray, n]:
-    """Return an order in which groups of ``size`` neighbours are alike.
+    """Return an order in which groups of ``size`` neighbors are alike.
 
     Rows are halved along the direction in which they differ most, and each half again, down to the groups.
 
@@ -49,12 +49,12 @@ def similar(features: Float[np.ndarray, "n d"], size: int = GROUP) -> Int[np.nda
 
 def _heights(features: Float[np.ndarray, "n d"]) -> Float[np.ndarray, n]:
     """Return each row's place along the direction of largest variance, after a few steps of the power method."""
-    centred = features - features.mean(axis=0)
-    direction = centred[np.argmax(np.einsum("nd,nd->n", centred, centred))]
+    centered = features - features.mean(axis=0)
+    direction = centered[np.argmax(np.einsum("nd,nd->n", centered, centered))]
     for _ in range(5):
-        direction = (centred @ direction) @ centred
+        direction = (centered @ direction) @ centered
         direction = direction / (np.linalg.norm(direction) or 1.0)
-    return centred @ direction
+    return centered @ direction
 
 
 def _directions(support: Bool[np.ndarray, "n d"]) -> Float32[np.ndarray, "n p"]:

@@ -29,10 +29,10 @@ class Weights:
 
 
 def images(n=200):
-    """Return points around one centre per class, more than enough to be told apart, and their labels."""
+    """Return points around one center per class, more than enough to be told apart, and their labels."""
     y = torch.arange(n) % CLASSES
-    centres = 3 * torch.randn(CLASSES, PIXELS, generator=stream(0, "centres"))
-    return centres[y] + torch.randn(n, PIXELS, generator=stream(0, "images")), y
+    centers = 3 * torch.randn(CLASSES, PIXELS, generator=stream(0, "centers"))
+    return centers[y] + torch.randn(n, PIXELS, generator=stream(0, "images")), y
 
 
 def history(accuracy, epochs=EPOCHS):

@@ -253,7 +253,7 @@ def test_measurements_are_stored_once_under_the_network_that_they_are_of(tmp_pat
     assert "(runs: 1 computed, 0 from the store)" in lines[4]
 
 
-def test_raw_and_normalised_pixels_are_compared_at_equal_epochs():
+def test_raw_and_normalized_pixels_are_compared_at_equal_epochs():
     raw, other = runs({"relu": (0.9, 0.92)}), runs({"relu": (0.5, 0.5)}, pixels=("normalized",))
     table = recorded((*raw, *other)).tables["pixels"]
     assert table[["raw", "other"]].iloc[0].tolist() == pytest.approx([91, 50])

@@ -83,7 +83,7 @@ def test_any_subset_of_runs_renders(name, tmp_path):
         (20, "normalized", "Not the paper's protocol (5,000 epochs on the raw pixels of 60,000 images)."),
     ],
 )
-def test_only_twenty_runs_on_raw_pixels_are_labelled_the_papers_protocol(seeds, pixels, words):
+def test_only_twenty_runs_on_raw_pixels_are_labeled_the_papers_protocol(seeds, pixels, words):
     results = recorded(runs({"relu": [0.95] * seeds}, paper=True, pixels=(pixels,), model=False))
     assert words in shortened(results, results.settings[0])
 

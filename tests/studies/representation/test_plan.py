@@ -113,7 +113,7 @@ def test_only_raw_pixels_of_all_images_at_full_length_are_the_papers_protocol(ch
         ({"profile": "slow"}, "unknown profile 'slow': there are paper, quick"),
         ({"models": ("tanh",)}, "unknown model 'tanh': there are abs, relu"),
         ({"models": ()}, "--models needs at least one name"),
-        ({"pixels": "grey"}, "unknown form of pixels 'grey': there are raw, normalized, unit"),
+        ({"pixels": "gray"}, "unknown form of pixels 'gray': there are raw, normalized, unit"),
         ({"seeds": 0}, "--seeds must be at least 1, not 0"),
         ({"epochs": -1}, "--epochs must be at least 1, not -1"),
         ({"train_size": 1}, "--train-size must be at least 2, not 1"),

@@ -193,7 +193,7 @@ def test_a_killed_call_goes_on_to_the_same_bits(tmp_path):
     assert files(Store(tmp_path / "killed")) == files(Store(tmp_path / "whole"))
 
 
-def test_images_of_a_subset_are_normalised_by_that_subset():
+def test_images_of_a_subset_are_normalized_by_that_subset():
     images, test = train.images(plan(Options(train_size=100, pixels="normalized")).jobs()[0])
     assert (len(images), len(test)) == (100, 1_000)
     assert float(images.x.mean(dtype=np.float64)) == pytest.approx(0, abs=1e-5)

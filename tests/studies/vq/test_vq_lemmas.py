@@ -103,7 +103,7 @@ def test_the_tent_map_folds_the_interval():
 def test_vq_distances_of_the_tent_map_follow_the_gray_code():
     # The sign of layer l is bit l of the Gray code of a piece, from the highest bit down.
     partition = linear_regions(Tent(4), bounds=(0.0, 1.0))
-    order = np.argsort(partition.centres[:, 0])
+    order = np.argsort(partition.centers[:, 0])
     gray = np.arange(16) ^ (np.arange(16) >> 1)
     bits = (gray[:, None] >> np.arange(3, -1, -1)) & 1
     assert np.array_equal(partition.patterns[order].signs() > 0, bits.astype(bool))

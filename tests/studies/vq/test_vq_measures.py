@@ -23,7 +23,7 @@ from metriscope.studies.vq.networks.plan import Group, Recipe, Shape
 from metriscope.studies.vq.spheres.measure import (
     entropy_rank,
     euclidean_scaling,
-    neighbour_accuracy,
+    neighbor_accuracy,
     participation_ratio,
     point_separation,
     silhouette,
@@ -114,10 +114,10 @@ def test_two_far_clusters_are_separated_and_mixed_labels_are_not():
     labels = np.arange(60) % 2
     mixed = point_separation(x, labels, 2)
     apart = point_separation(x + 50 * labels[:, None], labels, 2)
-    assert apart["neighbour"] == 1
+    assert apart["neighbor"] == 1
     assert apart["silhouette"] > 0.9
     assert abs(mixed["silhouette"]) < 0.1
-    assert 0.2 < mixed["neighbour"] < 0.8
+    assert 0.2 < mixed["neighbor"] < 0.8
 
 
 @few
@@ -133,7 +133,7 @@ def test_the_silhouette_is_scikit_learns(seed, kinds):
 
 def test_ties_between_nearest_points_are_shared():
     distances = np.ones((4, 4)) - np.eye(4)
-    assert neighbour_accuracy(distances, np.array([0, 0, 1, 1])) == pytest.approx(1 / 3)
+    assert neighbor_accuracy(distances, np.array([0, 0, 1, 1])) == pytest.approx(1 / 3)
 
 
 @pytest.mark.parametrize("grid", [8, 33, 96])

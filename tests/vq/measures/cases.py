@@ -21,7 +21,7 @@ def module(name):
 
 
 def clouds(points, widths, seed=0, noise=0.3):
-    """Return patterns of random hyperplanes through a cloud in four dimensions; noise parts equal neighbours."""
+    """Return patterns of random hyperplanes through a cloud in four dimensions; noise parts equal neighbors."""
     rng = np.random.default_rng(seed)
     cloud = np.random.default_rng(99).normal(size=(points, 4))
     heights = cloud @ rng.normal(size=(4, sum(widths))) + noise * rng.normal(size=(points, sum(widths)))
@@ -37,7 +37,7 @@ def signs(p):
     return p.signs().astype(np.float64)
 
 
-def centred(p):
+def centered(p):
     return signs(p) - signs(p).mean(0)
 
 
@@ -53,13 +53,13 @@ def distances(a, b=None):
 
 
 def scaled(kernel):
-    """Return the doubly centred -B / 2 of classical scaling."""
-    centring = np.eye(len(kernel)) - 1 / len(kernel)
-    return -centring @ kernel @ centring / 2
+    """Return the doubly centered -B / 2 of classical scaling."""
+    centering = np.eye(len(kernel)) - 1 / len(kernel)
+    return -centering @ kernel @ centering / 2
 
 
 def aligned(a, b):
-    """Return the cosine of two centred kernels, from the kernels themselves."""
+    """Return the cosine of two centered kernels, from the kernels themselves."""
     first, second = scaled(distances(a)), scaled(distances(b))
     with np.errstate(invalid="ignore"):
         return (first * second).sum() / (np.linalg.norm(first) * np.linalg.norm(second))

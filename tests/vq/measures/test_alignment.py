@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from metriscope.vq import Alignment, Patterns
 from metriscope.vq.measures import alignment
-from vq.measures.cases import PLAIN, centred, clouds, cloudy, columns, module, patient, signs
+from vq.measures.cases import PLAIN, centered, clouds, cloudy, columns, module, patient, signs
 from vq.units.cases import bit_matrices, patterns
 
 kernels, jackknife, shuffles = (module(name) for name in ("centered_kernels", "jackknife", "shuffles"))
@@ -58,9 +58,9 @@ def test_any_patterns_are_aligned_as_their_dense_kernels_are(estimator, bits, cu
 
 def kernel_norm(a, estimator):
     n = len(a)
-    kernel, centring = a @ a.T, np.eye(n) - 1 / n
+    kernel, centering = a @ a.T, np.eye(n) - 1 / n
     if estimator == "biased":
-        return np.linalg.norm(centring @ kernel @ centring)
+        return np.linalg.norm(centering @ kernel @ centering)
     off = ~np.eye(n, dtype=bool)
     kernel *= off
     sums = kernel.sum(0)
@@ -72,7 +72,7 @@ def kernel_norm(a, estimator):
 def test_the_biased_value_is_the_ratio_of_norms_of_products_of_units(monkeypatch, way):
     go(monkeypatch, way)
     p, q = pair()
-    s, t = centred(p), centred(q)
+    s, t = centered(p), centered(q)
     expected = np.linalg.norm(s.T @ t) ** 2 / np.linalg.norm(s.T @ s) / np.linalg.norm(t.T @ t)
     assert alignment(p, q, "biased").value == pytest.approx(expected, rel=1e-12)
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sklearn import manifold
 
 from metriscope.vq import VQMDS, vq_kernel
-from vq.measures.cases import centred, clouds, cloudy, columns, distances, module, patient, scaled, signs
+from vq.measures.cases import centered, clouds, cloudy, columns, distances, module, patient, scaled, signs
 from vq.units.cases import patterns
 
 embedding = module("embedding")
@@ -22,7 +22,7 @@ def case(shape):
 
 
 def dense(kernel):
-    """Return the eigenvalues of -B / 2, descending, and the classical embedding, by double centring."""
+    """Return the eigenvalues of -B / 2, descending, and the classical embedding, by double centering."""
     values, vectors = np.linalg.eigh(scaled(kernel))
     return values[::-1], vectors[:, ::-1] * np.sqrt(np.abs(values[::-1]))
 
@@ -73,8 +73,8 @@ def test_squared_distances_of_the_full_embedding_are_the_vq_distances(p, weights
 
 @patient
 @given(p=cloudy())
-def test_the_doubly_centred_kernel_is_minus_half_the_products_of_centred_signs(p):
-    expected = -centred(p) @ centred(p).T / 2
+def test_the_doubly_centered_kernel_is_minus_half_the_products_of_centered_signs(p):
+    expected = -centered(p) @ centered(p).T / 2
     np.testing.assert_allclose(-2 * scaled(vq_kernel(p)), expected, atol=1e-9)
 
 

@@ -88,7 +88,7 @@ def test_points_of_another_shape_are_refused(points, sentence):
 @pytest.mark.parametrize(
     ("color", "sentence"), [("red", "color must be"), ([1.0], r"color must have the shape \(1,\)")]
 )
-def test_a_colour_that_is_none_is_refused(color, sentence):
+def test_a_color_that_is_none_is_refused(color, sentence):
     if color == [1.0]:
         color = [1.0, 2.0]
     with pytest.raises(ValueError, match=sentence):

@@ -60,7 +60,7 @@ def test_points_have_the_pattern_that_capture_sees(name):
 
 
 @pytest.mark.parametrize("name", NETWORKS)
-def test_two_regions_are_neighbours_where_a_step_across_a_side_leads_from_one_to_the_other(name):
+def test_two_regions_are_neighbors_where_a_step_across_a_side_leads_from_one_to_the_other(name):
     partition, expected = regions_of(name), set()
     some = torch.randperm(len(partition), generator=stream(0, "some"))[:60].tolist()
     for region in some:
@@ -98,7 +98,7 @@ def test_maps_are_the_networks_own_jacobians(name):
     partition = regions_of(name)
     model, chosen = NETWORKS[name][0](), np.argsort(partition.areas)[-20:]
     for region in chosen:
-        slope = torch.func.jacrev(lambda x: model(x[None])[0])(torch.from_numpy(partition.centres[region]))
+        slope = torch.func.jacrev(lambda x: model(x[None])[0])(torch.from_numpy(partition.centers[region]))
         assert np.allclose(partition.maps[region, :, 1:], slope.detach().numpy(), atol=1e-12)
 
 
@@ -122,8 +122,8 @@ def test_a_loop_over_regions_finds_the_same_polygons(widths):
     model = mlp(2, *widths, 1, seed=3)
     ours, loop = ms.linear_regions(model), by_loop(model)
     assert len(ours) == len(loop)
-    centres = np.array([polygon.mean(0) for polygon in loop])
-    assert np.array_equal(np.sort(ours.locate(centres)), np.arange(len(ours)))
+    centers = np.array([polygon.mean(0) for polygon in loop])
+    assert np.array_equal(np.sort(ours.locate(centers)), np.arange(len(ours)))
 
 
 @pytest.mark.parametrize("layers", range(1, 11))
@@ -187,7 +187,7 @@ def test_on_the_decision_boundary_the_two_largest_outputs_are_equal(name):
     shares = torch.rand(len(segments), generator=stream(0, "shares"), dtype=torch.float64).numpy()[:, None]
     points = segments[:, 0] + shares * (segments[:, 1] - segments[:, 0])
     outputs = np.sort(partition.evaluate(points), 1)
-    scale = np.abs(partition.evaluate(partition.centres)).max()
+    scale = np.abs(partition.evaluate(partition.centers)).max()
     lead = outputs[:, -1] - outputs[:, -2] if outputs.shape[1] > 1 else outputs[:, 0]
     assert np.abs(lead).max(initial=0.0) <= 1e-9 * scale
 
@@ -224,7 +224,7 @@ def test_the_boundary_of_a_linear_classifier_is_its_line():
 
 def test_distances_count_sides_on_the_shortest_way():
     partition = ms.linear_regions(Tent(4), bounds=(0.0, 1.0))
-    order = np.argsort(partition.centres[:, 0])
+    order = np.argsort(partition.centers[:, 0])
     steps = np.arange(16)
     assert np.array_equal(partition.distance(order[:, None], order[None]), np.abs(steps[:, None] - steps))
     assert np.array_equal(partition.distance(order[0])[order], steps)

@@ -67,7 +67,7 @@ def test_sets_larger_than_a_block_are_searched_whole():
 
 @patient
 @given(case=two_sets(), seed=st.integers(0, 2**31))
-def test_with_labels_only_the_points_of_the_same_class_are_neighbours(case, seed):
+def test_with_labels_only_the_points_of_the_same_class_are_neighbors(case, seed):
     train, test, _ = case
     generator = np.random.default_rng(seed)
     known = np.concatenate([np.arange(3), generator.integers(0, 3, len(train))])
@@ -133,13 +133,13 @@ class Lists:
 
     def search(self, queries, k):
         distances = np.full((len(queries), k), 2**31 - 1, np.int32)
-        neighbours = np.full((len(queries), k), -1, np.int64)
+        neighbors = np.full((len(queries), k), -1, np.int64)
         for row, query in enumerate(queries):
             mine = np.flatnonzero(self.x[:, 0] == query[0])
             apart = hamming(np.unpackbits(query)[None], np.unpackbits(self.x[mine], axis=1))[0]
             best = np.argsort(apart, kind="stable")[:k]
-            distances[row, : len(best)], neighbours[row, : len(best)] = apart[best], mine[best]
-        return distances, neighbours
+            distances[row, : len(best)], neighbors[row, : len(best)] = apart[best], mine[best]
+        return distances, neighbors
 
 
 @patient

@@ -1,4 +1,4 @@
-/* The page's elements, built from the data: choices, panels with their colour bars, a row for each layer. */
+/* The page's elements, built from the data: choices, panels with their color bars, a row for each layer. */
 
 function make(tag, attributes = {}, ...children) {
   const element = document.createElement(tag);

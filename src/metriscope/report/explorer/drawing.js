@@ -1,19 +1,19 @@
-/* Drawing: rasters through a table of colours, lines over them, colour bars, cells of a pattern. */
+/* Drawing: rasters through a table of colors, lines over them, color bars, cells of a pattern. */
 
 const MARKS = ["#ffffff", "#16191d", "#f0a35e", "#e58fc0", "#8fd0f2", "#d9483b", "#b7a5e8", "#7f8790"];
 
-/** Colours of values between 0 and ``most``: the table's entries 0 to 255, rounded to the nearest. */
-function colourRegions(values, most, palette, out) {
+/** Colors of values between 0 and ``most``: the table's entries 0 to 255, rounded to the nearest. */
+function colorRegions(values, most, palette, out) {
   for (let r = 0; r < values.length; r++) out[r] = palette[most > 0 ? Math.floor((255 * values[r]) / most + 0.5) : 0];
 }
 
-function paintRegions(panel, ids, colours) {
+function paintRegions(panel, ids, colors) {
   const { pixels } = panel;
-  for (let i = 0; i < pixels.length; i++) pixels[i] = colours[ids[i]];
+  for (let i = 0; i < pixels.length; i++) pixels[i] = colors[ids[i]];
   panel.heat.putImageData(panel.image, 0, 0);
 }
 
-/** Colours by the straight distance of every pixel's centre from a point. */
+/** Colors by the straight distance of every pixel's center from a point. */
 function paintEuclid(panel, scene, point, most, palette) {
   const { pixels, side, squares } = panel, stepX = scene.width / side, stepY = scene.height / side;
   for (let column = 0; column < side; column++) squares[column] = (scene.x0 + (column + 0.5) * stepX - point.x) ** 2;
@@ -52,7 +52,7 @@ function drawBorders(context, scene, size, unit) {
     context.moveTo(at.x(vertices[a]), at.y(vertices[a + 1]));
     context.lineTo(at.x(vertices[b]), at.y(vertices[b + 1]));
   }
-  // Many borders are drawn fainter: together they stay a texture, and the colours stay readable.
+  // Many borders are drawn fainter: together they stay a texture, and the colors stay readable.
   const opacity = Math.min(0.45, Math.max(0.15, 14 / Math.sqrt(edges.length)));
   context.lineWidth = 0.6 * unit;
   context.strokeStyle = `rgba(255, 255, 255, ${opacity})`;
@@ -79,12 +79,12 @@ function drawLines(panel, scene, { borders, points }, unit) {
   if (points) drawPoints(panel.lines, scene, panel.fine, unit);
 }
 
-/** A light line on a dark one: seen on every colour of the map. */
+/** A light line on a dark one: seen on every color of the map. */
 function strokeTwice(context, unit, light = 1.6) {
   context.lineJoin = context.lineCap = "round";
-  for (const [width, colour] of [[light + 2, "rgba(0, 0, 0, 0.75)"], [light, "#ffffff"]]) {
+  for (const [width, color] of [[light + 2, "rgba(0, 0, 0, 0.75)"], [light, "#ffffff"]]) {
     context.lineWidth = width * unit;
-    context.strokeStyle = colour;
+    context.strokeStyle = color;
     context.stroke();
   }
 }
@@ -144,7 +144,7 @@ function ticks(most, counts) {
   return most > 0 ? [...found, most] : found;
 }
 
-/** Cells of one layer in rows of equal length: filled for +, hollow for -, in the mark's colour where they differ. */
+/** Cells of one layer in rows of equal length: filled for +, hollow for -, in the mark's color where they differ. */
 function drawPattern(strip, scene, layer, region, anchor) {
   const { context, columns, pitch, unit, inks } = strip, size = pitch - 2;
   context.setTransform(unit, 0, 0, unit, 0, 0);

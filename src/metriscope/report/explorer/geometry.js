@@ -69,7 +69,7 @@ function sharedEdges({ vertices, corners, starts, count }) {
   return Int32Array.from(edges);
 }
 
-/** Neighbours of each region in rows (from offsets[r] to offsets[r + 1]), with the edge that leads there. */
+/** Neighbors of each region in rows (from offsets[r] to offsets[r + 1]), with the edge that leads there. */
 function regionGraph(scene) {
   const edges = sharedEdges(scene), offsets = new Int32Array(scene.count + 1);
   for (let e = 0; e < edges.length; e += 4) { offsets[edges[e] + 1]++; offsets[edges[e + 1] + 1]++; }
@@ -145,10 +145,10 @@ function vqFrom(scene, region, weights, out) {
 function diameter(count, measure) {
   const [one, other, middle, out] = [0, 1, 2, 3].map(() => new Float64Array(count));
   const end = one.indexOf(measure(out.indexOf(measure(0, out)), one));
-  let largest = measure(end, other), centre = 0;
+  let largest = measure(end, other), center = 0;
   const farther = (r) => Math.max(one[r], other[r]);
-  for (let r = 1; r < count; r++) if (farther(r) < farther(centre)) centre = r;
-  largest = Math.max(largest, measure(centre, middle));
+  for (let r = 1; r < count; r++) if (farther(r) < farther(center)) center = r;
+  largest = Math.max(largest, measure(center, middle));
   const order = Int32Array.from(middle.keys()).sort((a, b) => middle[b] - middle[a]);
   for (const r of order) {
     if (2 * middle[r] <= largest) break;
@@ -157,7 +157,7 @@ function diameter(count, measure) {
   return largest;
 }
 
-/** Ends of the scales: they stay while the pointer moves, so a colour means the same wherever it is. */
+/** Ends of the scales: they stay while the pointer moves, so a color means the same wherever it is. */
 function vqReach(scene, weights) {
   const key = weights.join(" "), known = scene.reach.vq;
   if (!known.has(key)) known.set(key, diameter(scene.count, (region, out) => vqFrom(scene, region, weights, out)));
@@ -210,7 +210,7 @@ function fillRegion(raster, region, low, high) {
   }
 }
 
-/** The region of every pixel's centre, rows from the top. */
+/** The region of every pixel's center, rows from the top. */
 function rasterise(scene, side) {
   const { x0, y0, width, height, vertices, corners, starts, boxes } = scene;
   const raster = {

@@ -32,7 +32,7 @@ function show(index) {
   if (!built.has(index)) built.set(index, buildScene(data.scenes[index]));
   const before = state.scene, scene = built.get(index);
   Object.assign(state, { index, scene, region: -1 });
-  work = { vq: new Float64Array(scene.count), graph: new Int32Array(scene.count), colours: new Uint32Array(scene.count) };
+  work = { vq: new Float64Array(scene.count), graph: new Int32Array(scene.count), colors: new Uint32Array(scene.count) };
   if (!sameSquare(before, scene)) Object.assign(state, { anchor: place(0.5, 0.5), point: place(0.74, 0.68) });
   const names = (one) => one && JSON.stringify(one.layers);
   if (names(before) !== names(scene)) buildRows(scene);
@@ -65,7 +65,7 @@ function weigh(weights) {
   request();
 }
 
-/** Take sizes and colours from the page, then draw all that does not move. */
+/** Take sizes and colors from the page, then draw all that does not move. */
 function fit() {
   const fine = Math.max(1, Math.round(panels[0].field.clientWidth * unit())), side = Math.min(CAP, fine);
   for (const panel of panels) resizePanel(panel, side, fine);
@@ -115,8 +115,8 @@ function paintCounts(region) {
   state.most = scales();
   for (const panel of panels) showScale(panel, state.most[panel.key]);
   for (const panel of panels.slice(0, 2)) {
-    colourRegions(work[panel.key], state.most[panel.key], palette, work.colours);
-    paintRegions(panel, raster, work.colours);
+    colorRegions(work[panel.key], state.most[panel.key], palette, work.colors);
+    paintRegions(panel, raster, work.colors);
   }
 }
 
@@ -222,15 +222,15 @@ function distances(points) {
   });
 }
 
-/** The colours painted at the pixels of some points, and the centres of those pixels. */
+/** The colors painted at the pixels of some points, and the centers of those pixels. */
 function painted(points) {
   const { side } = panels[0], { x0, y0, width, height } = state.scene;
   const images = panels.map((panel) => [panel.key, panel.heat.getImageData(0, 0, side, side).data]);
   const pixel = (fraction) => Math.min(side - 1, Math.max(0, Math.floor(fraction * side)));
   return points.map(([x, y]) => {
     const column = pixel((x - x0) / width), row = pixel(1 - (y - y0) / height), i = 4 * (row * side + column);
-    const centre = { x: x0 + ((column + 0.5) / side) * width, y: y0 + (1 - (row + 0.5) / side) * height };
-    return { ...centre, ...Object.fromEntries(images.map(([key, image]) => [key, Array.from(image.slice(i, i + 4))])) };
+    const center = { x: x0 + ((column + 0.5) / side) * width, y: y0 + (1 - (row + 0.5) / side) * height };
+    return { ...center, ...Object.fromEntries(images.map(([key, image]) => [key, Array.from(image.slice(i, i + 4))])) };
   });
 }
 

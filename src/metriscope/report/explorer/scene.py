@@ -158,7 +158,7 @@ def _faults_of_tiling(scene: Scene) -> Iterator[str]:
     graph = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(regions, regions))
     pieces = int(connected_components(graph, directed=False)[0])
     if pieces > 1:
-        yield f"neighbours must share the two vertices of their edge, got {pieces} pieces that share none"
+        yield f"neighbors must share the two vertices of their edge, got {pieces} pieces that share none"
 
 
 def _ends(starts: Int64[np.ndarray, " r+1"]) -> str:

@@ -51,7 +51,7 @@ def pack_signs(signs: Int8[np.ndarray, "r h"], widths: Sequence[int]) -> UInt32[
 
 
 def viridis() -> UInt8[np.ndarray, "256 4"]:
-    """Return matplotlib's perceptually uniform map of 256 colours: red, green, blue, opacity."""
+    """Return matplotlib's perceptually uniform map of 256 colors: red, green, blue, opacity."""
     from matplotlib import colormaps
 
     return np.asarray(colormaps["viridis"](np.arange(256), bytes=True), np.uint8)
@@ -108,7 +108,7 @@ def script() -> str:
 
 @cache
 def style() -> str:
-    """Return the style: the report's own colours and fonts, light and dark, then what is new here."""
+    """Return the style: the report's own colors and fonts, light and dark, then what is new here."""
     # The report's sheet opens with its variables; its rules begin with the one for every element.
     variables, _, _ = _read("page.css").partition("\n* {")
     return f"{variables}\n{_read('explorer', 'explorer.css')}"

@@ -13,7 +13,7 @@ import pandas as pd
 from metriscope.probes import lost_directions
 from metriscope.report import Figure, to_svg
 from metriscope.report.plots import band, identity_scatter, scatter_with_hyperplanes, spectrum, strip
-from metriscope.report.style import COLOURS, figure, legend, log_axes
+from metriscope.report.style import COLORS, figure, legend, log_axes
 from metriscope.studies.mahalanobis.measure import Results
 from metriscope.studies.mahalanobis.plan import NAME, Plan
 from metriscope.studies.mahalanobis.starts.measure import curve
@@ -36,7 +36,7 @@ def hyperplanes(results: Results) -> Figure:
     for ax in axes.flat[len(shown) :]:
         ax.set_axis_off()
     caption = (
-        "Training points (grey), their mean (cross), the units' hyperplanes (lines) and where the network's distance "
+        "Training points (gray), their mean (cross), the units' hyperplanes (lines) and where the network's distance "
         "is 1, 2 and 3 (dashed). Abs that has lost a direction measures along one axis only: its contours run along "
         "the other."
     )
@@ -51,8 +51,8 @@ def curves(plan: Plan, results: Results) -> Figure:
         for ax, start in zip(axes[i], starts, strict=True):
             for activation in plan.activations:
                 epochs, losses = curve(results.tables["history"], dim, start, activation)
-                label, colour = TITLES[activation], COLOURS[activation]
-                band(ax, epochs + 1, np.maximum(losses, 1e-12), label, colour, log="xy")
+                label, color = TITLES[activation], COLORS[activation]
+                band(ax, epochs + 1, np.maximum(losses, 1e-12), label, color, log="xy")
             ax.set(title=f"{dim}-D from {start}", xlabel="epoch", ylabel="training MSE")
         low = min(ax.get_ylim()[0] for ax in axes[i])
         high = max(ax.get_ylim()[1] for ax in axes[i])
@@ -89,9 +89,9 @@ def _distribution(ax: Axes, plan: Plan, results: Results, dim: int, metric: str)
         if len(values):
             groups[TITLES[activation]] = values
             printed[TITLES[activation]] = _printed(dim, activation, metric)
-    colours = {TITLES[a]: COLOURS[a] for a in plan.activations}
+    colors = {TITLES[a]: COLORS[a] for a in plan.activations}
     positive = groups and min(v.min() for v in groups.values()) > 0
-    strip(ax, groups, colours, printed)
+    strip(ax, groups, colors, printed)
     if positive and metric in ("train_mse", "test_mse", "centering"):
         log_axes(ax, "x")
 
@@ -116,8 +116,8 @@ def eigenvalues(plan: Plan, results: Results) -> Figure:
             part = _part(results.tables["recovery"], dim, "random", activation)
             if len(part):
                 truth, estimates = (part.pivot(index="trial", columns="axis", values=k) for k in _RECOVERED)
-                label, colour = TITLES[activation], COLOURS[activation]
-                identity_scatter(ax, truth.to_numpy()[0], estimates.to_numpy(), label, colour)
+                label, color = TITLES[activation], COLORS[activation]
+                identity_scatter(ax, truth.to_numpy()[0], estimates.to_numpy(), label, color)
         ax.set(title=f"{dim}-D", xlabel="true eigenvalue", ylabel="1 / ‖w‖² of the matched unit")
     legend(axes[0, 0], "upper left")
     caption = "Units matched to principal axes by the best total |cosine|. On the dashed diagonal it is recovered."
@@ -143,7 +143,7 @@ def metric_spectra(plan: Plan, results: Results) -> Figure:
                 part = _part(results.tables["spectra"], dim, start, activation)
                 if len(part):
                     values = part.pivot(index="trial", columns="direction", values="eigenvalue").to_numpy()
-                    spectrum(ax, values, TITLES[activation], COLOURS[activation], np.ones(dim))
+                    spectrum(ax, values, TITLES[activation], COLORS[activation], np.ones(dim))
             ax.set(title=f"{dim}-D from {start}", xlabel="direction, best measured first", ylabel="eigenvalue")
             ax.set_ylim(-0.08, min(max(2.0, ax.get_ylim()[1]), 4.0))
     legend(axes[0, 0], "lower left")
@@ -163,9 +163,9 @@ def gaussians(plan: Plan, results: Results) -> Figure:
         part = table[table["dim"] == dim]
         groups = {TITLES[a]: part[part["activation"] == a]["mse"].to_numpy() for a in plan.activations}
         printed = {TITLES[a]: _printed(dim, a, "train_mse") for a in plan.activations}
-        strip(ax, groups, {TITLES[a]: COLOURS[a] for a in plan.activations}, printed)
+        strip(ax, groups, {TITLES[a]: COLORS[a] for a in plan.activations}, printed)
         if dim > 1:
-            ax.axvline(lost_directions(dim, 1).loss, color=COLOURS["truth"], linewidth=0.9, dashes=(4, 3))
+            ax.axvline(lost_directions(dim, 1).loss, color=COLORS["truth"], linewidth=0.9, dashes=(4, 3))
         ax.set(title=f"{dim}-D", xlabel="mean training MSE over the trials of one Gaussian")
     caption = (
         "Each dot is another Gaussian, drawn and trained by the same protocol. Hollow diamonds: the published mean, "

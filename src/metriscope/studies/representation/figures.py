@@ -1,15 +1,15 @@
-"""What the figures of all experiments share: a colour per network, and the family that it belongs to."""
+"""What the figures of all experiments share: a color per network, and the family that it belongs to."""
 
 from __future__ import annotations
 
-from metriscope.report.style import COLOURS, CYCLE, INK
+from metriscope.report.style import COLORS, CYCLE, INK
 
-__all__ = ["FAMILIES", "colour", "family"]
+__all__ = ["FAMILIES", "color", "family"]
 
 VIOLET = "#7a5195"
 STEMS = {
-    "relu": COLOURS["relu"], "abs": COLOURS["abs"], "relu2": CYCLE[3], "abs2": CYCLE[4],
-    "relu2-neg": CYCLE[2], "abs2-neg": VIOLET, "relu-l2": COLOURS["relu"], "abs-l2": COLOURS["abs"],
+    "relu": COLORS["relu"], "abs": COLORS["abs"], "relu2": CYCLE[3], "abs2": CYCLE[4],
+    "relu2-neg": CYCLE[2], "abs2-neg": VIOLET, "relu-l2": COLORS["relu"], "abs-l2": COLORS["abs"],
     "relu-l2-neg": CYCLE[2], "abs-l2-neg": VIOLET,
 }  # fmt: skip
 FAMILIES = {"no bias": "Linear head, no bias", "bias": "Linear head with bias", "l2": "OffsetL2 head"}
@@ -24,6 +24,6 @@ def family(network: str) -> str:
     return "l2" if "-l2" in network else "bias" if "-bias" in network else "no bias"
 
 
-def colour(network: str) -> str:
-    """Return a network's colour: the same with and without bias."""
+def color(network: str) -> str:
+    """Return a network's color: the same with and without bias."""
     return STEMS.get(network.removesuffix("-bias"), INK)

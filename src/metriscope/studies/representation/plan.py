@@ -35,7 +35,7 @@ __all__ = [
 
 NAME, TITLE = "representation", "Distance against intensity"
 TIMES = {"quick": "2 minutes on two cores", "paper": "20 hours on two cores, with full MNIST"}
-PIXELS = {"raw": "raw pixels", "normalized": "normalised pixels", "unit": "pixels from 0 to 1"}
+PIXELS = {"raw": "raw pixels", "normalized": "normalized pixels", "unit": "pixels from 0 to 1"}
 WORDS = {"relu": "ReLU", "relu2": "ReLU2", "abs": "Abs", "abs2": "Abs2", "neg": "Neg", "l2": "L2"}
 
 PLAIN = ("abs", "relu", "abs2", "relu2", "abs2-neg", "relu2-neg")

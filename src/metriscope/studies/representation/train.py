@@ -30,17 +30,17 @@ HISTORY = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
 PARTS, LAYERS = ("train", "test"), ("hidden", "output")
 
 
-def images(job: Training) -> tuple[data.Labelled, data.Labelled]:
+def images(job: Training) -> tuple[data.Labeled, data.Labeled]:
     """Return what a network is trained and tested on, as points.
 
-    Fewer than all training images are drawn at random, the same for every network; test images are normalised by
+    Fewer than all training images are drawn at random, the same for every network; test images are normalized by
     those that are used.
     """
     found = data.load(job.data)
     rows = torch.randperm(len(found.train), generator=stream(job.seed, job.study, "images")).numpy()
     train = found.train[np.sort(rows[: job.train_size])]
     form = cast(Literal["raw", "unit", "normalized"], job.pixels)
-    used, test = (data.Labelled(data.pixels(part.x, form, train.x), part.y) for part in (train, found.test))
+    used, test = (data.Labeled(data.pixels(part.x, form, train.x), part.y) for part in (train, found.test))
     return used, test
 
 

@@ -29,7 +29,7 @@ __all__ = ["WORK", "Networks", "OwnPoints", "Sample", "cohort", "mlp", "sample",
 
 
 def mlp(shape: Shape, generator: torch.Generator) -> nn.Sequential:
-    """Return a plain network, initialised as PyTorch does by default, drawn first layer first.
+    """Return a plain network, initialized as PyTorch does by default, drawn first layer first.
 
     >>> mlp(Shape(2, 1, 3), stream(0, "start"))
     Sequential(

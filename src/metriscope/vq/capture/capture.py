@@ -27,7 +27,7 @@ from metriscope.vq.capture.batches import Batch, Reader, as_points, expected_poi
 from metriscope.vq.capture.packing import RowBuffer
 from metriscope.vq.capture.patterns import Layer, Patterns, point_ids
 from metriscope.vq.capture.selection import Choice, Wanted
-from metriscope.vq.capture.watching import Conv, NotFinite, ActivationSite, Watch
+from metriscope.vq.capture.watching import ActivationSite, Conv, NotFinite, Watch
 
 if TYPE_CHECKING:
     from pandas import DataFrame

@@ -76,7 +76,7 @@ class Windows:
 
     @property
     def _inner(self) -> list[int]:
-        """Return how far apart in the input two neighbours along each axis are."""
+        """Return how far apart in the input two neighbors along each axis are."""
         return [prod(self.sizes[axis + 1 :]) for axis in range(len(self.sizes))]
 
     @property

@@ -29,7 +29,7 @@ from metriscope.vq.capture.packing import pack_reading
 from metriscope.vq.capture.patterns import Layer
 from metriscope.vq.capture.selection import Choice
 
-__all__ = ["Conv", "Keep", "NotFinite", "ActivationSite", "Watch"]
+__all__ = ["ActivationSite", "Conv", "Keep", "NotFinite", "Watch"]
 
 Conv = Literal["positions", "channels"]
 # What is kept of a reading: given its layer, and the axis of channels if positions are pooled.

@@ -158,7 +158,7 @@ def _by_units(first: Signs, second: Signs) -> Totals:
         whole = first is second and part.stop - part.start == first.packed.shape[1]
         found = products_and_sums(first.packed[:, part], None if whole else second.packed)
         units = slice(8 * part.start, 8 * part.stop)
-        products = scale(found.centred, first, second, units)
+        products = scale(found.centered, first, second, units)
         means.append(first.scaled(found.left, units))
         other = second.scaled(found.right)
         lengths.append(means[-1][:, None] * np.add.reduceat(products * other, second.starts, axis=1))

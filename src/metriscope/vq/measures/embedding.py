@@ -1,7 +1,7 @@
 """Classical scaling of the VQ kernel, exact and linear in points: the kernel is Euclidean in the signs.
 
 Axes: N points, H units (U with the bits that fill up bytes), K components. With signs s in {-1, +1}, the distance is
-d = |s - s'|² / 4. Centring it on both sides gives B = -Sc Scᵀ / 2 for the centred sign matrix Sc, so that the
+d = |s - s'|² / 4. Centering it on both sides gives B = -Sc Scᵀ / 2 for the centered sign matrix Sc, so that the
 embedding, whose products are -B / 2, is Sc / 2 turned to its principal axes. Weights scale the columns by their roots.
 """
 
@@ -20,7 +20,7 @@ from metriscope.common.validation import instance, integer
 from metriscope.rng import stream
 from metriscope.vq.capture.patterns import Patterns
 from metriscope.vq.measures.kernel import Weights, check_same_layers, layer_weights, vq_kernel
-from metriscope.vq.measures.sign_products import centred_products, project, sign_products, tables_of, unit_sums
+from metriscope.vq.measures.sign_products import centered_products, project, sign_products, tables_of, unit_sums
 
 __all__ = ["VQMDS"]
 
@@ -38,7 +38,7 @@ Matrix = Float64[np.ndarray, "m m"]
 
 @dataclass(frozen=True)
 class _Axes:
-    """Eigenvalues of -B / 2, descending, and the axes whose products with centred signs are the embedding."""
+    """Eigenvalues of -B / 2, descending, and the axes whose products with centered signs are the embedding."""
 
     values: Float64[np.ndarray, " k"]
     axes: Float64[np.ndarray, "u k"]
@@ -113,12 +113,12 @@ def _method(points: int, units: int) -> str:
 
 
 def _scale(p: Patterns, weights: Weights) -> Float64[np.ndarray, " u"]:
-    """Return half the root of each unit's weight: what its centred sign is multiplied by."""
+    """Return half the root of each unit's weight: what its centered sign is multiplied by."""
     return np.repeat(np.sqrt(layer_weights(p.layers, weights)) / 2, [8 * layer.bytes for layer in p.layers])
 
 
 def _by_units(packed: UInt8[np.ndarray, "n b"], scale: Float64[np.ndarray, " u"], wanted: int | None) -> _Axes:
-    products = centred_products(packed)
+    products = centered_products(packed)
     products *= scale
     products *= scale[:, None]
     values, vectors = _leading(products, wanted, len(packed))
@@ -126,12 +126,12 @@ def _by_units(packed: UInt8[np.ndarray, "n b"], scale: Float64[np.ndarray, " u"]
 
 
 def _by_points(p: Patterns, scale: Float64[np.ndarray, " u"], wanted: int | None, weights: Weights) -> _Axes:
-    values, vectors = _leading(_centred_kernel(vq_kernel(p, weights=weights)), wanted, len(p))
-    # Eigenvectors of a centred matrix add up to zero, so that the mean of the signs plays no part.
+    values, vectors = _leading(_centered_kernel(vq_kernel(p, weights=weights)), wanted, len(p))
+    # Eigenvectors of a centered matrix add up to zero, so that the mean of the signs plays no part.
     return _Axes(values, scale[:, None] ** 2 * sign_products(p.packed, vectors) / np.sqrt(values))
 
 
-def _centred_kernel(distances: np.ndarray) -> Matrix:
+def _centered_kernel(distances: np.ndarray) -> Matrix:
     """Return -B / 2."""
     half = np.multiply(distances, -0.5, dtype=np.float64)
     half -= half.mean(0)

@@ -126,7 +126,7 @@ class _Products:
     @classmethod
     def of(cls, first: Signs, second: Signs) -> _Products:
         found = products_and_sums(first.packed, None if first is second else second.packed)
-        c, mu, nu = scale(found.centred, first, second), first.scaled(found.left), second.scaled(found.right)
+        c, mu, nu = scale(found.centered, first, second), first.scaled(found.left), second.scaled(found.right)
         toward_second = np.add.reduceat(c * nu, second.starts, axis=1)
         toward_first = np.add.reduceat(c * mu[:, None], first.starts, axis=0)
         return cls((first.starts, second.starts), c, toward_second, toward_first)
@@ -281,7 +281,7 @@ class _Units:
         """Return the energies; to reorder the first side backwards is to reorder the second."""
         backwards = np.argsort(order) if self._turned else order
         parts = []
-        for units, products in self._products.centred(backwards, units_at_once(self._moved)):
+        for units, products in self._products.centered(backwards, units_at_once(self._moved)):
             scaled = scale(products, self._fixed, self._moved, units)
             parts.append(np.add.reduceat(np.square(scaled, out=scaled), self._moved.starts, axis=1))
         found: Matrix = np.add.reduceat(np.concatenate(parts), self._fixed.starts, axis=0)

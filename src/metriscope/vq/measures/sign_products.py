@@ -22,7 +22,7 @@ from metriscope.vq.measures.hamming import compiled, popcount, shared
 __all__ = [
     "Products",
     "ShuffledProducts",
-    "centred_products",
+    "centered_products",
     "products_and_sums",
     "project",
     "sign_products",
@@ -53,7 +53,7 @@ def unit_sums(packed: UInt8[np.ndarray, "n b"], rows: Rows = None) -> Int64[np.n
     return 2 * sum(ones, np.zeros(8 * packed.shape[1], np.int64)) - count
 
 
-def centred_products(
+def centered_products(
     a: UInt8[np.ndarray, "n b"], b: UInt8[np.ndarray, "n c"] | None = None, rows: tuple[Rows, Rows] = (None, None)
 ) -> Float64[np.ndarray, "u v"]:
     """Return Scᵀ Tc for the signs S of ``a`` and T of ``b`` (of ``a`` itself if there is no ``b``).
@@ -62,13 +62,13 @@ def centred_products(
     unit is a row of packed points, and the differences are counted exactly. ``rows`` takes points of each side,
     in any order, also more than once.
     """
-    return products_and_sums(a, b, rows).centred
+    return products_and_sums(a, b, rows).centered
 
 
 class Products(NamedTuple):
     """Scᵀ Tc, and the sums of signs of the units on either side, Sᵀ 1 and Tᵀ 1."""
 
-    centred: Float64[np.ndarray, "u v"]
+    centered: Float64[np.ndarray, "u v"]
     left: Int64[np.ndarray, " u"]
     right: Int64[np.ndarray, " v"]
 
@@ -76,7 +76,7 @@ class Products(NamedTuple):
 def products_and_sums(
     a: UInt8[np.ndarray, "n b"], b: UInt8[np.ndarray, "n c"] | None = None, rows: tuple[Rows, Rows] = (None, None)
 ) -> Products:
-    """Return what :func:`centred_products` does, with the sums of signs that the same pass counts."""
+    """Return what :func:`centered_products` does, with the sums of signs that the same pass counts."""
     count = len(a) if rows[0] is None else len(rows[0])
     shape = 8 * a.shape[1], 8 * (a if b is None else b).shape[1]
     work = _Work(np.zeros(shape, np.int64), np.zeros(shape, np.uint32))
@@ -94,14 +94,14 @@ def products_and_sums(
         _mirror(work.total)
         right = left
     left, right = 2 * left - count, 2 * right - count
-    return Products(_centred(work.total, left, right, count), left, right)
+    return Products(_centered(work.total, left, right, count), left, right)
 
 
 class ShuffledProducts:
     """Products of the units of ``fixed`` with those of ``moved`` while the points of ``moved`` are reordered.
 
     What no order changes is done once: the transposed bits of ``fixed`` and the sums of signs. Every call of
-    :meth:`centred` stays on its own thread, so that many orders can be tried in parallel.
+    :meth:`centered` stays on its own thread, so that many orders can be tried in parallel.
     """
 
     def __init__(self, fixed: UInt8[np.ndarray, "n b"], moved: UInt8[np.ndarray, "n c"]) -> None:
@@ -110,7 +110,7 @@ class ShuffledProducts:
         self._turned = [_transposed_by_all(np.ascontiguousarray(fixed[part])) for part in self._parts]
         self._sums = unit_sums(fixed), unit_sums(moved)
 
-    def centred(
+    def centered(
         self, order: Int[np.ndarray, " n"], units_at_once: int
     ) -> Iterator[tuple[slice, Float64[np.ndarray, "k v"]]]:
         """Yield slices of the units of ``fixed`` with their products Scᵀ Tc, row i of T being ``moved[order[i]]``."""
@@ -123,10 +123,10 @@ class ShuffledProducts:
             for fixed, packed in zip(self._turned, ready, strict=True):
                 nk.hammings_packed(fixed[units], packed, out=shared(found))
                 different += found
-            yield units, _centred(different, left[units], right, len(order))
+            yield units, _centered(different, left[units], right, len(order))
 
 
-def _centred(
+def _centered(
     different: Int64[np.ndarray, "u v"], left: Int64[np.ndarray, " u"], right: Int64[np.ndarray, " v"], count: int
 ) -> Float64[np.ndarray, "u v"]:
     # N times the answer is a whole number: it is formed exactly, and rounded once, in the memory of the counts.

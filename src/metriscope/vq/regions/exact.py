@@ -17,7 +17,7 @@ from torch import nn
 
 from metriscope.common.validation import real_array
 from metriscope.vq.regions.partition import Partition
-from metriscope.vq.regions.piecewise import Network, KinkSite, check_affine, plane_of
+from metriscope.vq.regions.piecewise import KinkSite, Network, check_affine, plane_of
 from metriscope.vq.regions.polygons import Cutter
 
 __all__ = ["linear_regions"]

@@ -1,4 +1,4 @@
-"""What an exact partition of a plane into linear regions answers: patterns, maps, neighbours, distances, places.
+"""What an exact partition of a plane into linear regions answers: patterns, maps, neighbors, distances, places.
 
 Axes: R regions, E shared sides, N points, O outputs. Points are in the plane's own coordinates; a line has one.
 """
@@ -64,9 +64,9 @@ class Partition:
         return found if self.dims == 2 else [np.array([[one[:, 0].min()], [one[:, 0].max()]]) for one in found]
 
     @property
-    def centres(self) -> Float64[np.ndarray, "r d"]:
+    def centers(self) -> Float64[np.ndarray, "r d"]:
         """Return a point inside each region: the mean of its corners."""
-        return self._mesh.centres[:, : self.dims]
+        return self._mesh.centers[:, : self.dims]
 
     @property
     def areas(self) -> Float64[np.ndarray, " r"]:
@@ -76,13 +76,13 @@ class Partition:
     @cached_property
     def patterns(self) -> Patterns:
         """Return the sign pattern of each region, as ``capture`` gives it for a point inside."""
-        return self._patterns(self._mesh.centres)
+        return self._patterns(self._mesh.centers)
 
     @cached_property
     def maps(self) -> Float64[np.ndarray, "r o d+1"]:
         """Return each region's affine map: outputs are ``maps[..., 0] + maps[..., 1:] @ point`` on the whole region."""
-        slopes = self._network.slopes(self._mesh.centres)[..., : self.dims]
-        constant = self._network.outputs(self._mesh.centres) - np.einsum("rod,rd->ro", slopes, self.centres)
+        slopes = self._network.slopes(self._mesh.centers)[..., : self.dims]
+        constant = self._network.outputs(self._mesh.centers) - np.einsum("rod,rd->ro", slopes, self.centers)
         return np.concatenate([constant[..., None], slopes], -1)
 
     def evaluate(self, points: Any) -> Float64[np.ndarray, "n o"]:
@@ -204,7 +204,7 @@ class Partition:
     def plot(self, color: Any = "random", ax: Axes | None = None, **style: Any) -> Axes:
         """Draw the regions and return the axes.
 
-        ``color`` is one number a region, or ``"random"`` (neighbours differ), ``"area"``, ``"output"`` (the class, or
+        ``color`` is one number a region, or ``"random"`` (neighbors differ), ``"area"``, ``"output"`` (the class, or
         the only output), or None for borders alone; ``style`` goes to matplotlib's ``PolyCollection``.
         """
         from metriscope.vq.regions.plotting import draw_regions

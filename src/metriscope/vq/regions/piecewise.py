@@ -24,7 +24,7 @@ from metriscope.vq.capture.selection import Choice
 from metriscope.vq.capture.watching import Watch
 from metriscope.vq.regions.polygons import Mesh
 
-__all__ = ["Network", "Plane", "KinkSite", "check_affine", "plane_of"]
+__all__ = ["KinkSite", "Network", "Plane", "check_affine", "plane_of"]
 
 # Points that are run at once.
 _BATCH = 4096

@@ -37,7 +37,7 @@ class Regions(Protocol):
         """The area of each region."""
 
     @property
-    def centres(self) -> Float64[np.ndarray, "r d"]:
+    def centers(self) -> Float64[np.ndarray, "r d"]:
         """A point inside each region."""
 
     def evaluate(self, points: Any) -> Float64[np.ndarray, "n o"]:
@@ -71,7 +71,7 @@ def draw_regions(partition: Regions, color: Any, ax: Axes | None, style: dict[st
 
 
 def _values(partition: Regions, color: Any) -> Float64[np.ndarray, " r"] | None:
-    """Return the number by which each region is coloured."""
+    """Return the number by which each region is colored."""
     if color is None:
         return None
     if isinstance(color, str):
@@ -82,7 +82,7 @@ def _values(partition: Regions, color: Any) -> Float64[np.ndarray, " r"] | None:
 
 
 def _shuffled(partition: Regions) -> Float64[np.ndarray, " r"]:
-    return torch.randperm(len(partition), generator=stream(0, "colours")).numpy().astype(np.float64)
+    return torch.randperm(len(partition), generator=stream(0, "colors")).numpy().astype(np.float64)
 
 
 def _log_areas(partition: Regions) -> Float64[np.ndarray, " r"]:
@@ -90,5 +90,5 @@ def _log_areas(partition: Regions) -> Float64[np.ndarray, " r"]:
 
 
 def _outputs(partition: Regions) -> Float64[np.ndarray, " r"]:
-    values = partition.evaluate(partition.centres)
+    values = partition.evaluate(partition.centers)
     return values[:, 0] if values.shape[1] == 1 else values.argmax(1).astype(np.float64)

@@ -44,15 +44,15 @@ class Mesh:
         return self.corners[_following(self.starts)]
 
     @cached_property
-    def centres(self) -> Float64[np.ndarray, "r 2"]:
+    def centers(self) -> Float64[np.ndarray, "r 2"]:
         """Return the mean of each polygon's corners: a point inside it."""
         return self.means(self.vertices)
 
     @cached_property
     def areas(self) -> Float64[np.ndarray, " r"]:
-        """Return each polygon's area; taken about its own centre, so that small ones far out lose no digits."""
-        centre = self.centres[self.owners]
-        a, b = self.vertices[self.corners] - centre, self.vertices[self.following] - centre
+        """Return each polygon's area; taken about its own center, so that small ones far out lose no digits."""
+        center = self.centers[self.owners]
+        a, b = self.vertices[self.corners] - center, self.vertices[self.following] - center
         return self._sums(a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]) / 2
 
     def means(self, values: Float64[np.ndarray, "v ..."]) -> Float64[np.ndarray, "r ..."]:
@@ -200,7 +200,7 @@ class Cutter:
     def merge(self, rows: Positions, groups: Positions) -> None:
         """Join those of some polygons that are of one group; the union of a group is convex.
 
-        What remains of a group are the sides that it does not share with itself, in order about its centre.
+        What remains of a group are the sides that it does not share with itself, in order about its center.
         """
         _, group, size = np.unique(groups, return_inverse=True, return_counts=True)
         several = size[group] > 1
@@ -261,13 +261,13 @@ def _joined(mesh: Mesh, group: Int64[np.ndarray, " c"]) -> Pieces:
     keep[order[:-1][shared]] = keep[order[1:][shared]] = False
     corners, group = mesh.corners[keep], group[keep]
     size, points = np.bincount(group), mesh.vertices[corners]
-    centre = np.stack([np.bincount(group, points[:, axis]) for axis in (0, 1)], 1) / size[:, None]
-    across = points - centre[group]
+    center = np.stack([np.bincount(group, points[:, axis]) for axis in (0, 1)], 1) / size[:, None]
+    across = points - center[group]
     return corners[np.lexsort((np.arctan2(across[:, 1], across[:, 0]), group))], size
 
 
 def _straight(corners: Positions, starts: Int64[np.ndarray, " r+1"]) -> Bool[np.ndarray, " c"]:
-    """Say which corners may lie in the middle of a side: one polygon has them, or two between the same neighbours."""
+    """Say which corners may lie in the middle of a side: one polygon has them, or two between the same neighbors."""
     after = _following(starts)
     before = np.empty_like(after)
     before[after] = np.arange(len(after))

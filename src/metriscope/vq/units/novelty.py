@@ -46,7 +46,7 @@ def novelty(
     """Return of each test point the distance to its ``k``-th nearest training pattern: larger, less alike.
 
     With labels, usually those the network predicts, a test point is compared with the training points of
-    its own class alone. A point that is itself among the training points is its own nearest neighbour.
+    its own class alone. A point that is itself among the training points is its own nearest neighbor.
 
     ``index="faiss"`` searches an inverted file of the optional package ``faiss-cpu``: quicker on millions of
     training points, approximate, and never smaller than the exact answer.
@@ -138,16 +138,16 @@ def _faiss(train: UInt8[np.ndarray, "m b"], test: UInt8[np.ndarray, "n b"], k: i
     except ImportError as missing:
         raise ImportError('index="faiss" needs the package faiss-cpu: pip install faiss-cpu') from missing
     bits = 8 * train.shape[1]
-    # faiss asks for 39 points a list to place its centres.
+    # faiss asks for 39 points a list to place its centers.
     lists = max(1, min(math.isqrt(len(train)), len(train) // 39))
     quantizer = faiss.IndexBinaryFlat(bits)
     found = faiss.IndexBinaryIVF(quantizer, bits, lists)
     found.nprobe = max(1, lists // 8)
     found.train(train)
     found.add(train)
-    distances, neighbours = found.search(test, k)
+    distances, neighbors = found.search(test, k)
     scores = distances[:, k - 1].copy()
-    short = np.flatnonzero(neighbours[:, k - 1] < 0)
+    short = np.flatnonzero(neighbors[:, k - 1] < 0)
     if len(short):
         scores[short] = _exact(train, test[short], k)
     return scores

@@ -11,9 +11,9 @@ import numpy as np
 
 from metriscope.report import Figure, to_svg
 from metriscope.report.plots import band, strip
-from metriscope.report.style import COLOURS, figure, legend
+from metriscope.report.style import COLORS, figure, legend
 from metriscope.studies.representation.accuracy.measure import printed
-from metriscope.studies.representation.figures import FAMILIES, colour, family
+from metriscope.studies.representation.figures import FAMILIES, color, family
 from metriscope.studies.representation.measure import Results
 from metriscope.studies.representation.plan import Setting, title
 
@@ -31,10 +31,10 @@ def accuracies(results: Results, setting: Setting, name: str) -> Figure:
     groups = {title(n): results.accuracy(setting, n).to_numpy() for n in networks}
     drawing, axes = figure(9.2, 0.42 * len(networks) + 0.9)
     ax = axes[0, 0]
-    strip(ax, groups, {title(n): colour(n) for n in networks})
+    strip(ax, groups, {title(n): color(n) for n in networks})
     for shape in (s for s in results.shapes if s.setting == str(setting)):
         row, height = networks.index(shape.network), 0.34 * shape.density
-        shade = colour(shape.network)
+        shade = color(shape.network)
         ax.fill_between(shape.x, row - height, row + height, color=shade, alpha=0.16, linewidth=0, zorder=0)
     for row, network in enumerate(networks):
         _printed_marks(ax, row, network)
@@ -52,8 +52,8 @@ def _printed_marks(ax: Axes, row: int, network: str) -> None:
     places = dict.fromkeys(zip(table["mean"], table["sd"], strict=True)) if len(table) else {}
     for i, (mean, sd) in enumerate(places):
         height = row + 0.36 - 0.1 * i
-        ax.plot([mean - sd, min(mean + sd, 100)], [height] * 2, color=COLOURS["published"], linewidth=1.2)
-        looks: dict[str, Any] = {"markeredgecolor": COLOURS["published"], "markersize": 4.5, "zorder": 4}
+        ax.plot([mean - sd, min(mean + sd, 100)], [height] * 2, color=COLORS["published"], linewidth=1.2)
+        looks: dict[str, Any] = {"markeredgecolor": COLORS["published"], "markersize": 4.5, "zorder": 4}
         ax.plot([mean], [height], "D", color="white", **looks)
 
 
@@ -68,7 +68,7 @@ def curves(results: Results, setting: Setting, name: str) -> Figure:
         for network in (n for n in networks if family(n) == kind):
             for i, shown in enumerate(SHOWN):
                 epochs, values = shown_curve(results, setting, network, shown)
-                band(axes[i, j], epochs + 1, values, title(network), colour(network), log="xy")
+                band(axes[i, j], epochs + 1, values, title(network), color(network), log="xy")
         for i, text in enumerate(SHOWN.values()):
             axes[i, j].set(xlabel="epoch + 1" if i == len(SHOWN) - 1 or alone else "", ylabel=text if j == 0 else "")
         axes[0, j].set_title(FAMILIES[kind])

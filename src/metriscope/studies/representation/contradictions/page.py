@@ -35,10 +35,10 @@ def section(results: Results) -> Section:
 
 
 def pixels(results: Results) -> str:
-    """Return the paragraph on raw against normalised pixels."""
+    """Return the paragraph on raw against normalized pixels."""
     text = (
-        "**1. Pixels.** S2's text says that the images are normalised; the author's public code builds the "
-        "normalisation but trains on the raw bytes. "
+        "**1. Pixels.** S2's text says that the images are normalized; the author's public code builds the "
+        "normalization but trains on the raw bytes. "
     )
     table = results.tables["pixels"]
     if table.empty:

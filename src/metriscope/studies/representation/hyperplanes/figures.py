@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from metriscope.report import Figure, to_svg
-from metriscope.report.plots import LABEL_COLOURS
+from metriscope.report.plots import LABEL_COLORS
 from metriscope.report.style import INK, figure
 from metriscope.studies.representation.hyperplanes.measure import Unit
 from metriscope.studies.representation.measure import Results
@@ -43,7 +43,7 @@ def distributions(results: Results) -> Figure | None:
 
 def _densities(ax: Axes, unit: Unit) -> None:
     for digit, density in unit.densities.items():
-        shade = LABEL_COLOURS[digit % len(LABEL_COLOURS)]
+        shade = LABEL_COLORS[digit % len(LABEL_COLORS)]
         ax.fill_between(unit.x, 0, density, color=shade, alpha=0.07, linewidth=0)
         ax.plot(unit.x, density, color=shade, linewidth=1.3, label=str(digit))
     ax.axvline(0, color=INK, linewidth=0.9, dashes=(4, 3))

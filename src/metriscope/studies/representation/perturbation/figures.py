@@ -10,7 +10,7 @@ from metriscope.report import Figure, to_svg
 from metriscope.report.plots import band
 from metriscope.report.style import FAINT, figure, legend, log_axes
 from metriscope.studies.representation.accuracy.measure import printed
-from metriscope.studies.representation.figures import colour
+from metriscope.studies.representation.figures import color
 from metriscope.studies.representation.measure import Results
 from metriscope.studies.representation.perturbation.measure import level_curve
 from metriscope.studies.representation.plan import title
@@ -33,9 +33,9 @@ def perturbations(results: Results) -> Figure | None:
             levels, values = level_curve(table, network, kind)
             if "-bias" in network:
                 middle = np.median(values, axis=0)
-                ax.plot(100 * levels, middle, color=colour(network), linewidth=1, dashes=(4, 3), label=title(network))
+                ax.plot(100 * levels, middle, color=color(network), linewidth=1, dashes=(4, 3), label=title(network))
             else:
-                band(ax, 100 * levels, values, title(network), colour(network))
+                band(ax, 100 * levels, values, title(network), color(network))
         _printed_range(ax, kind)
         ax.set(title=kind.capitalize(), xlabel="% of the unit's range" if kind != "scale" else "%")
         if kind == "offset":

@@ -7,8 +7,8 @@ import math
 import numpy as np
 
 from metriscope.report import Figure, to_svg
-from metriscope.report.plots import LABEL_COLOURS
-from metriscope.report.style import COLOURS, figure, log_axes
+from metriscope.report.plots import LABEL_COLORS
+from metriscope.report.style import COLORS, figure, log_axes
 from metriscope.studies.representation.measure import Results
 from metriscope.studies.representation.plan import title
 
@@ -57,17 +57,17 @@ def weights(results: Results) -> Figure | None:
     looks = {"markersize": 2.4, "alpha": 0.5, "markeredgewidth": 0, "rasterized": True}
     for column, shown in enumerate(results.alphas):
         for c, part in shown.table.groupby("class"):
-            shade = LABEL_COLOURS[int(str(c)) % len(LABEL_COLOURS)]
+            shade = LABEL_COLORS[int(str(c)) % len(LABEL_COLORS)]
             axes[0, column].plot(part["1 / sd"], part["alpha"], "o", color=shade, **looks)
             axes[1, column].plot(part["lean"], part["alpha"], "o", color=shade, **looks)
         axes[0, column].set(title=title(shown.network), xlabel="1 / sd within the class", ylabel="α")
         axes[1, column].set(xlabel="class mean above the others', in sd", ylabel="α")
         for ax in axes[:, column]:
-            ax.axhline(1, color=COLOURS["truth"], linewidth=0.8, dashes=(4, 3))
+            ax.axhline(1, color=COLORS["truth"], linewidth=0.8, dashes=(4, 3))
     for ax in axes[0]:
         log_axes(ax, "x")
     caption = (
-        "Each dot is a hidden unit's weight in one class's distance (colours: digits), first seed; dashed: where "
+        "Each dot is a hidden unit's weight in one class's distance (colors: digits), first seed; dashed: where "
         "training begins. A Mahalanobis distance along the axes would have α rise with 1 / sd."
     )
     return Figure("alpha", "What alpha weighs", to_svg(drawing, "alpha"), caption)

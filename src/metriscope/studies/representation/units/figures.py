@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from metriscope.report import Figure, to_svg
 from metriscope.report.plots import band
-from metriscope.report.style import COLOURS, CYCLE, INK, figure, legend
+from metriscope.report.style import COLORS, CYCLE, INK, figure, legend
 from metriscope.studies.representation.measure import Results
 from metriscope.studies.representation.plan import Setting, title
 
@@ -25,7 +25,7 @@ def dying(results: Results, setting: Setting, name: str) -> Figure | None:
     drawing, axes = figure(9.2, 2.9, 1, len(panels))
     for ax, (network, layer) in zip(axes[0], panels, strict=True):
         part = table[(table["network"] == network) & (table["layer"] == layer)]
-        for (key, text), shade in zip(THRESHOLDS.items(), (INK, COLOURS["relu"], CYCLE[3]), strict=True):
+        for (key, text), shade in zip(THRESHOLDS.items(), (INK, COLORS["relu"], CYCLE[3]), strict=True):
             wide = part.pivot(index="seed", columns="epoch", values=key)
             band(ax, wide.columns.to_numpy(dtype=float) + 1, wide.to_numpy(dtype=float), text, shade, log="x")
         ax.set(title=f"{title(network)}, {layer} units", xlabel="epoch + 1", ylabel="% of units", ylim=(-4, 104))

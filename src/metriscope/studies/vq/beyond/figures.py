@@ -10,7 +10,7 @@ from metriscope.studies.vq.beyond.measure import Results
 __all__ = ["TASKS", "course", "depth"]
 
 TASKS = {"moons": "moons, 3 × 96", "T4": "digits, 4 × 16", "T6": "digits, 6 × 16", "both": "digits, 4 × 16 with 6 × 16"}
-TASK_COLOURS = dict(zip(TASKS, (CYCLE[2], CYCLE[0], CYCLE[1], CYCLE[5]), strict=True))
+TASK_COLORS = dict(zip(TASKS, (CYCLE[2], CYCLE[0], CYCLE[1], CYCLE[5]), strict=True))
 
 
 def course(results: Results) -> Figure:
@@ -19,7 +19,7 @@ def course(results: Results) -> Figure:
     for ax, tasks in zip(axes[0], (("moons",), ("T4", "T6", "both")), strict=True):
         for task in tasks:
             epochs, values = results.course_of(task)
-            band(ax, epochs, values, TASKS[task], TASK_COLOURS[task])
+            band(ax, epochs, values, TASKS[task], TASK_COLORS[task])
         ax.set(xlabel="epoch", ylabel="centered alignment", ylim=(0, 1.03))
         # Epoch 0 belongs on the axis: linear up to the first kept epoch, logarithmic behind it.
         ax.set_xscale("symlog", linthresh=float(epochs[1]))

@@ -124,4 +124,4 @@ def _ranks(networks: Mapping[Group, Networks], spec: Ranks) -> Iterator[dict[str
         spectrum = VQMDS(n_components=None).fit(capture(model, points)).eigenvalues_
         new = pattern_separation(capture(model, own.test_x), own.test_y.numpy(), spec.components)
         ranks = {"rank": entropy_rank(spectrum), "participation": participation_ratio(spectrum)}
-        yield {"seed": seed, **ranks, "neighbour": new["neighbour"], "silhouette": new["silhouette"]}
+        yield {"seed": seed, **ranks, "neighbor": new["neighbor"], "silhouette": new["silhouette"]}

@@ -24,7 +24,7 @@ DEPTH_ALIKE = {
 DEPTH_SHAPE = {
     "rank": "rank, entropy",
     "participation": "rank, participation",
-    "neighbour": "nearest neighbour, new points",
+    "neighbor": "nearest neighbor, new points",
     "test": "accuracy, new points",
 }
 
@@ -87,7 +87,7 @@ def _depth_tables(results: Results) -> tuple[Table, Table]:
     grid, keys = results.part.deep(1).grid, ["network", "parameters"]
     note = f"Kernels on the disc of a {grid} × {grid} grid, compared as in figure 1."
     alike = summary_table("vq-depth-alike", "Depth: how alike kernels are", results.depths, keys, DEPTH_ALIKE, note)
-    note = "Effective rank of the kernel on the disc; leave-one-out nearest neighbour in the VQ distance."
+    note = "Effective rank of the kernel on the disc; leave-one-out nearest neighbor in the VQ distance."
     shape = summary_table("vq-depth-shape", "Depth: rank and accuracy", results.depths, keys, DEPTH_SHAPE, note)
     return alike, shape
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from metriscope.report import Figure, number, to_svg
 from metriscope.report.plots import band, strip
-from metriscope.report.style import COLOURS, CYCLE, FAINT, INK, figure, legend, log_axes
+from metriscope.report.style import COLORS, CYCLE, FAINT, INK, figure, legend, log_axes
 from metriscope.studies.vq.digits.measure import Results, printed
 from metriscope.studies.vq.digits.plan import FORMS, PAIRS, TWINS, Pair, name_of
 
@@ -22,7 +22,7 @@ __all__ = ["aligned", "changes", "curves", "matrices"]
 
 LABELS = ("T4", "T6", "I4", "I6")
 TITLES = {"T4": "Trained (4)", "T6": "Trained (6)", "I4": "Initial (4)", "I6": "Initial (6)"}
-PAIR_COLOURS = (CYCLE[0], CYCLE[2], CYCLE[3], CYCLE[4], "#cc79a7", CYCLE[1])
+PAIR_COLORS = (CYCLE[0], CYCLE[2], CYCLE[3], CYCLE[4], "#cc79a7", CYCLE[1])
 
 
 def matrices(results: Results) -> Figure:
@@ -66,10 +66,10 @@ def curves(results: Results) -> Figure:
     """Draw figure 4: cosines over scales in both forms, with the places where they take the printed values."""
     drawing, axes = figure(9.2, 3.7, 1, len(FORMS))
     for ax, (form, title) in zip(axes[0], FORMS.items(), strict=True):
-        for pair, colour in zip(PAIRS, PAIR_COLOURS, strict=True):
-            band(ax, results.scales[form], results.curve(pair, form), name_of(pair), colour, log="x")
+        for pair, color in zip(PAIRS, PAIR_COLORS, strict=True):
+            band(ax, results.scales[form], results.curve(pair, form), name_of(pair), color, log="x")
             for scale in results.places(pair, form)[0]:
-                ax.plot([scale], [printed(pair)], "D", color="white", markeredgecolor=colour, markersize=6, zorder=5)
+                ax.plot([scale], [printed(pair)], "D", color="white", markeredgecolor=color, markersize=6, zorder=5)
         ax.set(title=title, xlabel="σ²", ylabel="cosine", ylim=(0, 1.03))
     legend(axes[0, 0], "lower right")
     place = axes[0, list(FORMS).index(results.nearest.form)]
@@ -103,8 +103,8 @@ def aligned(results: Results) -> Figure:
     pairs = (*PAIRS, *TWINS)
     drawing, axes = figure(9.2, 3.4)
     groups = {name_of(pair): results.alignments(pair) for pair in pairs}
-    colours = {name_of(p): _kind_colour(p) for p in pairs}
-    strip(axes[0, 0], groups, colours)
+    colors = {name_of(p): _kind_color(p) for p in pairs}
+    strip(axes[0, 0], groups, colors)
     for row, pair in enumerate(pairs):
         null = results.alignments(pair, "null").mean()
         axes[0, 0].plot([null, null], [row - 0.3, row + 0.3], color=FAINT, linewidth=2.2, zorder=1)
@@ -112,11 +112,11 @@ def aligned(results: Results) -> Figure:
     axes[0, 0].set(xlabel="centered alignment on test images", xlim=(-0.05, 1))
     caption = (
         "Each dot is a seed; the large dot is the mean with its 95 % interval. Blue: both trained; orange: both before "
-        "training; grey: one of each. Grey bars: the mean with the images of one network shuffled."
+        "training; gray: one of each. Grey bars: the mean with the images of one network shuffled."
     )
     return Figure("vq-aligned", "Centered alignment", to_svg(drawing, "vq-aligned"), caption)
 
 
-def _kind_colour(pair: Pair) -> str:
+def _kind_color(pair: Pair) -> str:
     kinds = {label[0] for label in pair}
-    return {"T": COLOURS["abs"], "I": COLOURS["relu"]}[kinds.pop()] if len(kinds) == 1 else "#8b949e"
+    return {"T": COLORS["abs"], "I": COLORS["relu"]}[kinds.pop()] if len(kinds) == 1 else "#8b949e"

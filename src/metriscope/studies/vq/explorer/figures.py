@@ -1,4 +1,4 @@
-"""A figure of exact regions, coloured by their VQ distance from one of them."""
+"""A figure of exact regions, colored by their VQ distance from one of them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def partitions(results: Results) -> Figure:
         _regions(ax, view)
     name = "vq-regions"
     caption = (
-        "Colour is the number of units that lie between a region and the one in the middle; white lines are the "
+        "Color is the number of units that lie between a region and the one in the middle; white lines are the "
         "network's decision boundary. Every polygon is exact."
     )
     return Figure(name, "Exact linear regions.", to_svg(drawing, name), caption)

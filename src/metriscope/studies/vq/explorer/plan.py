@@ -19,7 +19,7 @@ DATA = {"moons": "first", "turned moons": "turned"}
 class Exploring:
     """The exact regions of one network on a square, and both distances from some of its regions to all.
 
-    ``initial`` networks are as they were before training. Regions are coloured by their distance from ``middle``.
+    ``initial`` networks are as they were before training. Regions are colored by their distance from ``middle``.
     """
 
     group: Group

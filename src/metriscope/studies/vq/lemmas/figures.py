@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from metriscope.report import Figure, to_svg
-from metriscope.report.style import COLOURS, CYCLE, figure, legend, log_axes
+from metriscope.report.style import COLORS, CYCLE, figure, legend, log_axes
 from metriscope.studies.vq.lemmas.measure import Results
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ def same_pieces(results: Results) -> Figure:
     pieces = results.pieces
     count = 2**pieces.layers
     drawing, ((*axes,),) = figure(9.2, 2.9, columns=1 + len(pieces.distances))
-    axes[0].plot(pieces.z, pieces.value, color=COLOURS["truth"], linewidth=1.2)
+    axes[0].plot(pieces.z, pieces.value, color=COLORS["truth"], linewidth=1.2)
     for cut in np.arange(1, count) / count:
         axes[0].axvline(cut, color="0.75", linewidth=0.6)
     axes[0].set(xlabel="input", ylabel="output", title=f"{pieces.layers} units make {count} pieces")
@@ -63,12 +63,12 @@ def _shares(ax: Axes, results: Results) -> None:
     """Draw the share of strict pairs of every network, by depth, Abs to the right of ReLU."""
     depths = sorted(results.networks["depth"].unique())
     for (depth, activation), some in results.networks.groupby(["depth", "activation"]):
-        values, colour = 100 * some["strict"].to_numpy(), COLOURS[str(activation).lower()]
+        values, color = 100 * some["strict"].to_numpy(), COLORS[str(activation).lower()]
         middle = depths.index(depth) + (0.2 if activation == "Abs" else -0.2)
         across = middle + 0.15 * np.linspace(-1, 1, len(values)) * (len(values) > 1)
         label = str(activation) if depth == depths[0] else None
-        ax.plot(across, values, "o", markersize=2.8, color=colour, alpha=0.7, markeredgewidth=0, label=label)
-        ax.hlines(values.mean(), middle - 0.18, middle + 0.18, color=colour, linewidth=1.6)
+        ax.plot(across, values, "o", markersize=2.8, color=color, alpha=0.7, markeredgewidth=0, label=label)
+        ax.hlines(values.mean(), middle - 0.18, middle + 0.18, color=color, linewidth=1.6)
     ax.set_xticks(range(len(depths)), [str(depth) for depth in depths])
     ax.set(xlabel="hidden layers", ylabel="pairs with VQ < graph, %", title="Random networks")
     legend(ax, "upper left")

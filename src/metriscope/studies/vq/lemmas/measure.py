@@ -110,7 +110,7 @@ def compare(vq: Int64[np.ndarray, " p"], graph: Int64[np.ndarray, " p"]) -> dict
 
 def wider_distances(partition: Partition, wide: Partition) -> Int64[np.ndarray, " p"]:
     """Return the region-graph distance on a wider window of every pair of regions of a partition."""
-    where = wide.locate(partition.centres)
+    where = wide.locate(partition.centers)
     return wide.distance(where)[:, where][np.triu_indices(len(partition), 1)]
 
 
@@ -218,6 +218,6 @@ def _pieces(spec: TentMaps) -> Pieces:
     found = {}
     for title, model in models.items():
         partition = linear_regions(model, bounds=(0.0, 1.0))
-        order = np.argsort(partition.centres[:, 0])
+        order = np.argsort(partition.centers[:, 0])
         found[title] = vq_kernel(partition.patterns[order])
     return Pieces(layers, z[:, 0].numpy(), Tent(layers)(z)[:, 0].numpy(), found)

@@ -37,7 +37,7 @@ def eigenvectors(results: Results) -> Figure:
         for ax in row:
             bare(ax)
     caption = (
-        "Seed 0. Left: training points. Middle: the three leading eigenvectors of the centred VQ kernel on the unit "
+        "Seed 0. Left: training points. Middle: the three leading eigenvectors of the centered VQ kernel on the unit "
         "disc, each with its eigenvalue relative to the first; red and blue are opposite signs. Right: VQ distances "
         "between the training points in label order, dark where they are near."
     )
@@ -47,9 +47,9 @@ def eigenvectors(results: Results) -> Figure:
 def turning(results: Results) -> Figure:
     """Draw every seed of every comparison, one panel per measure."""
     drawing, axes = figure(9.2, 2.7, 1, len(MEASURES))
-    colours = dict(zip(COMPARISONS.values(), (CYCLE[0], INK, CYCLE[1], CYCLE[4], CYCLE[3]), strict=True))
+    colors = dict(zip(COMPARISONS.values(), (CYCLE[0], INK, CYCLE[1], CYCLE[4], CYCLE[3]), strict=True))
     for ax, (measure, title) in zip(axes[0], MEASURES.items(), strict=True):
-        strip(ax, {text: results.values(name, measure) for name, text in COMPARISONS.items()}, colours)
+        strip(ax, {text: results.values(name, measure) for name, text in COMPARISONS.items()}, colors)
         ax.set(title=PANELS[measure], xlabel=title)
         if ax is not axes[0, 0]:
             ax.set_yticklabels([])

@@ -31,7 +31,7 @@ __all__ = ["Picture", "Results", "compare", "comparisons", "disc", "gaps", "meas
 
 
 def disc(grid: int) -> tuple[Float[np.ndarray, "n 2"], Bool[np.ndarray, "g g"]]:
-    """Return the cells of a ``grid`` x ``grid`` square on [-1, 1]² whose centres lie in the unit disc, and their mask.
+    """Return the cells of a ``grid`` x ``grid`` square on [-1, 1]² whose centers lie in the unit disc, and their mask.
 
     >>> points, inside = disc(96)
     >>> len(points), inside.shape

@@ -45,7 +45,7 @@ def _text(results: Results) -> str:
         "a second start on the same data; what the turn is worth, by leaving it out; what training is worth, by the "
         "same networks before it.\n\n"
         "Some of it is no discovery. Turning the data and the first layer's weights together changes nothing, so with "
-        "an optimiser and a distribution of starts that know no axes the turned problem is the same problem. Adam and "
+        "an optimizer and a distribution of starts that know no axes the turned problem is the same problem. Adam and "
         "uniform weights do know axes; how much they matter is what the gap between the first two rows says.\n\n"
         f"{reached}: largest mean loss {number(worst, 2)} against the bound of {bound:g}; lowest accuracy on "
         f"training points {number(ends['train'].min())}, on new points {mean_text(first['test'])}."

@@ -32,6 +32,6 @@ def draw_kernel(ax: Axes, distances: np.ndarray) -> None:
 
 def scatter(ax: Axes, points: np.ndarray, labels: np.ndarray, size: float = 3.4) -> None:
     """Draw points of two classes."""
-    for label, colour in enumerate(CLASSES):
+    for label, color in enumerate(CLASSES):
         chosen = points[labels == label]
-        ax.plot(*chosen.T, "o", color=colour, markersize=size, alpha=0.8, markeredgewidth=0)
+        ax.plot(*chosen.T, "o", color=color, markersize=size, alpha=0.8, markeredgewidth=0)

@@ -26,7 +26,7 @@ def scalings(results: Results) -> Figure:
         draw_kernel(axes[2, place], panel.kernel)
         axes[2, place].set_title("Kernel, training points" if place == 0 else "Kernel")
     caption = (
-        "Seed 0. Top: classical scaling of the training points, coloured by the labels that the network was given. "
+        "Seed 0. Top: classical scaling of the training points, colored by the labels that the network was given. "
         "Middle: the same for as many new points, true labels. Bottom: distances in label order, dark where near. The "
         "third network was given random labels."
     )

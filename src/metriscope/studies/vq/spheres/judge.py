@@ -78,8 +78,8 @@ def _notes(tables: Mapping[str, pd.DataFrame]) -> str:
     return (
         f"Effective rank on training points: VQ {_text(tables, 'first', 'training', 'rank')}, Euclid "
         f"{_text(tables, 'euclid', 'training', 'rank')}, VQ before training "
-        f"{_text(tables, 'start', 'training', 'rank')}. On new points the nearest neighbour has the same label with a "
-        f"share of {_text(tables, 'first', 'new', 'neighbour')}, and the network itself is right with {own}, where 0.5 "
+        f"{_text(tables, 'start', 'training', 'rank')}. On new points the nearest neighbor has the same label with a "
+        f"share of {_text(tables, 'first', 'new', 'neighbor')}, and the network itself is right with {own}, where 0.5 "
         "is chance. Networks given random labels have, on the training points and by those labels, a silhouette of "
         f"{_text(tables, 'shuffled', 'training', 'silhouette')} and a rank of "
         f"{_text(tables, 'shuffled', 'training', 'rank')}."

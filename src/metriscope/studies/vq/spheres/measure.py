@@ -28,7 +28,7 @@ __all__ = [
     "entropy_rank",
     "euclidean_scaling",
     "measure",
-    "neighbour_accuracy",
+    "neighbor_accuracy",
     "participation_ratio",
     "pattern_separation",
     "point_separation",
@@ -65,10 +65,10 @@ def euclidean_scaling(x: Float[np.ndarray, "n d"]) -> tuple[Float[np.ndarray, "n
     return left * values, np.square(values)
 
 
-def neighbour_accuracy(distances: Num[np.ndarray, "n n"], labels: Int[np.ndarray, " n"]) -> float:
+def neighbor_accuracy(distances: Num[np.ndarray, "n n"], labels: Int[np.ndarray, " n"]) -> float:
     """Return how often a point's nearest other point has its label; of several nearest, the share that has it.
 
-    >>> neighbour_accuracy(np.array([[0, 1, 1], [1, 0, 2], [1, 2, 0]]), np.array([0, 0, 1]))
+    >>> neighbor_accuracy(np.array([[0, 1, 1], [1, 0, 2], [1, 2, 0]]), np.array([0, 0, 1]))
     0.5
     """
     away = distances.astype(np.float64)
@@ -104,7 +104,7 @@ def _separation(
     embedding, eigenvalues = scaled
     return {
         "silhouette": silhouette(embedding[:, :components], labels),
-        "neighbour": neighbour_accuracy(distances, labels),
+        "neighbor": neighbor_accuracy(distances, labels),
         "rank": entropy_rank(eigenvalues),
         "participation": participation_ratio(eigenvalues),
     }

@@ -19,8 +19,8 @@ def sections(results: Results) -> tuple[Section, ...]:
     rows = results.rows.assign(order=order).sort_values(["points", "order"], ascending=[False, True])
     rows = rows.assign(points=rows["points"].map(PLACES), distance=rows["distance"].map(DISTANCES))
     note = (
-        "Silhouette of the labels on the two-dimensional scaling; nearest-neighbour accuracy in the full distance, "
-        "ties shared; effective rank of the centred kernel as the exponential of its spectrum's entropy and as "
+        "Silhouette of the labels on the two-dimensional scaling; nearest-neighbor accuracy in the full distance, "
+        "ties shared; effective rank of the centered kernel as the exponential of its spectrum's entropy and as "
         "participation ratio. New points have their own scaling, and true labels."
     )
     table = summary_table("vq-separation", "Separation and rank", rows, ["points", "distance"], MEASURES, note)

@@ -21,7 +21,7 @@ DISTANCES = {
 }
 MEASURES = {
     "silhouette": "silhouette on the plane",
-    "neighbour": "nearest neighbour, leave one out",
+    "neighbor": "nearest neighbor, leave one out",
     "rank": "rank, entropy",
     "participation": "rank, participation",
 }

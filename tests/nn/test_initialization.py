@@ -106,8 +106,8 @@ def test_a_cluster_smaller_than_its_space_uses_the_directions_it_has():
 def test_fewer_units_than_clusters_go_to_the_largest():
     parts, x = blobs(5, [1, 50, 30])
     layer = init_from_clusters(linear(3, 2), x, 3, stream(5)).requires_grad_(False)
-    centres = torch.stack([parts[1].mean(0), parts[2].mean(0)])
-    assert layer(centres).diagonal().abs().max() < 1e-9
+    centers = torch.stack([parts[1].mean(0), parts[2].mean(0)])
+    assert layer(centers).diagonal().abs().max() < 1e-9
 
 
 def test_the_generator_decides_and_the_global_state_stays():
