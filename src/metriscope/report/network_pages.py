@@ -300,7 +300,7 @@ def _heat(one: Subject, two: Subject) -> tuple[Block, ...]:
     axes[0, 0].set(xlabel="σ² in units of the mean distance (its square)", ylabel="cosine", ylim=(0, 1.03))
     legend(axes[0, 0], "lower right")
     caption = (
-        f"Cosine of the two networks' heat kernels on {len(a.patterns):,} points. It is not centered and rises to 1 for "
+        f"Cosine of the two networks' heat kernels on {len(a.patterns):,} points. Not centered: it rises to 1 for "
         "any two networks as σ² grows, so read it beside the alignment above."
     )
     return (Figure("heat", "Cosine of heat kernels", to_svg(drawing, "heat"), caption),)
