@@ -18,7 +18,7 @@ POINTS = GAUSSIAN.sample(1_000, stream(0, "points"))
 
 
 def trained(seeds: Sequence[int]) -> Cohort:
-    """Return one trained network a seed, stacked along the first axis."""
+    """Return one trained network per seed, stacked along the first axis."""
     x, y = POINTS.float(), GAUSSIAN.distance(POINTS).float()
     models = [ms.Mahalanobis(5, activation="relu", generator=stream(seed, "init")) for seed in seeds]
     for seed, model in zip(seeds, models, strict=True):

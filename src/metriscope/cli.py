@@ -20,10 +20,10 @@ __all__ = ["main"]
 
 @dataclass(frozen=True)
 class Everything:
-    """Run all studies, or go on where an earlier call stopped, and write one self-contained report."""
+    """Run all studies, or continue where an earlier call stopped, and write one self-contained report."""
 
     profile: Literal["quick", "paper"] = "quick"
-    """How much to run: minutes' worth on embedded data, or the papers' own protocols (days; see each study's help)."""
+    """How much to run: a few minutes on embedded data, or the papers' own protocols (days; see each study's help)."""
     seed: int = 0
     """Root of all random streams."""
 
@@ -35,13 +35,13 @@ class Common:
     out: Path = Path("out")
     """Folder for report.html, tables/ and the store of runs."""
     budget: Annotated[str | None, arg(metavar="TIME", help_behavior_hint="(default: until done)")] = None
-    """Stop cleanly after a time such as 2h, 30m or 90s; the same command goes on later."""
+    """Stop cleanly after a time such as 2h, 30m or 90s; the same command continues later."""
     data_dir: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: none)")] = None
     """Folder to look for data in first, before METRISCOPE_DATA and the cache."""
 
 
 def reproduce(arguments: list[str]) -> int:
-    """Run one study, or all, or go on where an earlier call stopped, and write one self-contained report."""
+    """Run one study, or all, or continue where an earlier call stopped, and write one self-contained report."""
     from metriscope.studies import STUDIES
     from metriscope.studies.contract import study
     from metriscope.studies.runner import reproduce as run

@@ -1,6 +1,6 @@
-"""A page described as data: prose, tables, figures and claims with their verdicts, nothing drawn yet.
+"""A page described as data: prose, tables, figures, and claims with their verdicts.
 
-Text fields know two marks, ``**bold**`` and `` `code` ``; everything else in them is shown as typed.
+Text fields understand ``**bold**`` and `` `code` ``; everything else is shown as typed.
 """
 
 from __future__ import annotations

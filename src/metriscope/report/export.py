@@ -1,4 +1,4 @@
-"""Write a report to a folder: its page, companions, and tables as CSV and Parquet, each whole or not at all."""
+"""Write a report to a folder: its page, companions, and tables as CSV and Parquet, each written atomically."""
 
 from __future__ import annotations
 

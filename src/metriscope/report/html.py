@@ -1,4 +1,7 @@
-"""Render a Page as one HTML document that needs nothing else: no script, no font, no network."""
+"""Render a Page as one self-contained HTML document: no script, no web font, no network access.
+
+Text is escaped first; then ``**bold**`` and `` `code` `` become HTML.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,41 @@ from metriscope.report.tables import cell, grid
 
 if TYPE_CHECKING:
     from jinja2 import Template
-if TYPE_CHECKING:
     from markupsafe import Markup
 
 __all__ = ["inline", "paragraphs", "render"]
 
-# Inside HTML the parser knows SVG by its tag; without the address the page names no network place at all.
+# HTML parsers need no namespace for inline SVG; without it the page contains no network address at all.
 _XMLNS = ' xmlns="http://www.w3.org/2000/svg"'
+_MARKS = re.compile(r"`(?P<code>[^`]+)`|\*\*(?P<bold>.+?)\*\*", re.DOTALL)
+
+
+def inline(text: str) -> Markup:
+    """Return one run of text as HTML; marks inside code stay as typed.
+
+    >>> str(inline("**W** < 1, see `a**b`"))
+    '<strong>W</strong> &lt; 1, see <code>a**b</code>'
+    """
+    from markupsafe import Markup, escape
+
+    # A number and its per cent sign stay on one line.
+    text = re.sub(r"(?<=\d) %", "\u00a0%", text)
+    parts: list[str] = []
+    end = 0
+    for mark in _MARKS.finditer(text):
+        tag, inner = ("code", mark["code"]) if mark["code"] else ("strong", inline(mark["bold"]))
+        parts += [escape(text[end : mark.start()]), Markup("<{}>{}</{}>").format(tag, inner, tag)]
+        end = mark.end()
+    return Markup("").join((*parts, escape(text[end:])))
+
+
+def paragraphs(text: str) -> list[Markup]:
+    r"""Return the paragraphs of ``text``, which blank lines separate.
+
+    >>> [str(part) for part in paragraphs("One.\n\n  Two.")]
+    ['One.', 'Two.']
+    """
+    return [inline(part.strip()) for part in re.split(r"\n\s*\n", text) if part.strip()]
 
 
 def render(page: Page, tables: str = "tables") -> str:
@@ -35,7 +66,7 @@ def render(page: Page, tables: str = "tables") -> str:
 
 
 def verdict_counts(page: Page) -> list[tuple[Verdict, int, str]]:
-    """Return how many claims have each verdict, and of what strength they are, every verdict in its fixed order."""
+    """Return, for each verdict, how many claims have it and how many of them are of each strength."""
     found = Counter((claim.verdict, claim.strength) for claim in page.ledger or page.claims)
     rows = []
     for verdict in VERDICTS:
@@ -71,47 +102,7 @@ def _template() -> Template:
 
     folder = files("metriscope.report")
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {
-        "inline": inline,
-        "paragraphs": paragraphs,
-        "cell": cell,
-        "grid": grid,
-        "kind": kind,
-    }
+    environment.filters |= {f.__name__: f for f in (inline, paragraphs, cell, grid, kind)}
     environment.filters["drawing"] = lambda svg: Markup(svg.replace(_XMLNS, "", 1))
     environment.globals["css"] = Markup((folder / "page.css").read_text("utf-8"))
     return environment.from_string((folder / "page.html.j2").read_text("utf-8"))
-
-
-_MARKS = re.compile(r"`(?P<code>[^`]+)`|\*\*(?P<bold>.+?)\*\*", re.DOTALL)
-
-
-def inline(text: str) -> Markup:
-    """Return one run of text as HTML; marks inside code stay as typed.
-
-    >>> str(inline("**W** < 1, see `a**b`"))
-    '<strong>W</strong> &lt; 1, see <code>a**b</code>'
-    """
-    from markupsafe import Markup, escape
-
-    # A number and its per cent sign stay on one line.
-    text = re.sub(r"(?<=\d) %", "\u00a0%", text)
-    parts: list[str] = []
-    end = 0
-    for mark in _MARKS.finditer(text):
-        parts.append(escape(text[end : mark.start()]))
-        code, bold = mark["code"], mark["bold"]
-        parts.append(
-            Markup("<code>{}</code>").format(code) if code else Markup("<strong>{}</strong>").format(inline(bold))
-        )
-        end = mark.end()
-    return Markup("").join((*parts, escape(text[end:])))
-
-
-def paragraphs(text: str) -> list[Markup]:
-    r"""Return the paragraphs of ``text``, which blank lines separate.
-
-    >>> [str(part) for part in paragraphs("One.\n\n  Two.")]
-    ['One.', 'Two.']
-    """
-    return [inline(part.strip()) for part in re.split(r"\n\s*\n", text) if part.strip()]

@@ -38,7 +38,7 @@ _HALO: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.8}
 
 
 def quantiles(samples: npt.ArrayLike, levels: tuple[float, ...] = (0.0, 0.1, 0.5, 0.9, 1.0)) -> Array:
-    """Return the quantiles over seeds, one row a level; a column without any value stays NaN.
+    """Return the quantiles over seeds, one row per level; a column without values stays NaN.
 
     >>> quantiles([[1.0, 5.0], [3.0, np.nan]], (0.5,))
     array([[2., 5.]])
@@ -69,7 +69,7 @@ def strip(
     colors: Mapping[str, str] | None = None,
     published: Mapping[str, tuple[float, float, float] | None] | None = None,
 ) -> None:
-    """Draw one row a group: every run, their mean with its 95 % interval, and the published value.
+    """Draw one row per group: every run, the mean with its 95 % interval, and the published value.
 
     Runs are spread over the height of their row in a fixed order, so equal numbers stay apart.
     """
@@ -157,14 +157,8 @@ def identity_scatter(
     log_axes(ax, "xy")
     reach = np.concatenate([truths[shown], estimates[shown]]) if shown.any() else np.array([0.1, 1.0])
     low, high = float(reach.min()), float(reach.max())
-    ax.axline(
-        (low, low),
-        (high, high) if high > low else (2 * high, 2 * high),
-        color=MUTED,
-        linewidth=0.9,
-        dashes=(4, 3),
-        zorder=1,
-    )
+    far = high if high > low else 2 * high
+    ax.axline((low, low), (far, far), color=MUTED, linewidth=0.9, dashes=(4, 3), zorder=1)
     ax.plot(truths[shown], estimates[shown], "o", color=color, markersize=4.5, alpha=0.6, label=label, **_HALO)
     if lost.any():
         # Zero has no place on a log axis; leaving it out would hide exactly the directions that were lost.

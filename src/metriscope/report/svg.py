@@ -41,7 +41,7 @@ def to_svg(figure: Figure, name: str, title: str = "", description: str = "") ->
 
 
 def describe(figure: Figure) -> str:
-    """Return one sentence a panel: its title and what its axes show."""
+    """Return one sentence per panel: its title and what its axes show."""
     sentences = []
     for ax in figure.axes:
         heading = ax.get_title(loc="left") or ax.get_title() or "Panel"
