@@ -1,6 +1,6 @@
 """Place a layer's hyperplanes where the data is, and see what the first steps of training gain.
 
-Two networks per seed, from PyTorch's default and from k-means and the principal axes of each cluster; all else is shared.
+Two networks per seed, one started by PyTorch's default, one from k-means and the principal axes of each cluster.
 """
 
 import torch
