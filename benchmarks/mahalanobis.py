@@ -16,8 +16,8 @@ import torch
 from torch import nn
 
 from metriscope.benching import processor
-from metriscope.studies.mahalanobis.plan import ACTIVATIONS, PAPER, Recipe, Task, Training
-from metriscope.studies.mahalanobis.train import cohorts_of, problem
+from metriscope.studies.mahalanobis.plan import ACTIVATIONS, PAPER, DistanceRecipe, DistanceTraining, GaussianTask
+from metriscope.studies.mahalanobis.train import cohorts_of, draw_problem
 from metriscope.train import fit
 
 TRIALS = 20
@@ -43,8 +43,8 @@ ROWS = (
 )
 
 
-def job(dim: int, epochs: int) -> Training:
-    return Training(Task(dim, PAPER[dim].samples), Recipe(epochs), tuple(range(TRIALS)))
+def job(dim: int, epochs: int) -> DistanceTraining:
+    return DistanceTraining(GaussianTask(dim, PAPER[dim].samples), DistanceRecipe(epochs), tuple(range(TRIALS)))
 
 
 def starts(dim: int) -> list[tuple[str, dict[str, torch.Tensor]]]:
@@ -67,7 +67,7 @@ def ours(dim: int, epochs: int) -> Callable[[], dict[str, np.ndarray]]:
 def plain(dim: int, epochs: int) -> Callable[[], dict[str, np.ndarray]]:
     functions = {"abs": torch.abs, "relu": torch.relu, "sigmoid": torch.sigmoid}
     networks = starts(dim)
-    task = problem(Task(dim, PAPER[dim].samples))
+    task = draw_problem(GaussianTask(dim, PAPER[dim].samples))
 
     def train(activation: str, state: dict[str, torch.Tensor]) -> float:
         weight = state["linear.weight"]
@@ -96,7 +96,7 @@ def in_jax(dim: int, epochs: int) -> Callable[[], dict[str, np.ndarray]]:
     import jax
     import jax.numpy as jnp
 
-    task = problem(Task(dim, PAPER[dim].samples))
+    task = draw_problem(GaussianTask(dim, PAPER[dim].samples))
     x, y = jnp.asarray(task.x.numpy()), jnp.asarray(task.y.numpy())
     functions = {"abs": jnp.abs, "relu": jax.nn.relu, "sigmoid": jax.nn.sigmoid}
     tree = jax.tree.map

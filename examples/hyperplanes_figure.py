@@ -12,15 +12,17 @@ from metriscope.nn import Mahalanobis
 from metriscope.report import to_svg
 from metriscope.report.plots import scatter_with_hyperplanes
 from metriscope.report.style import figure
-from metriscope.studies.mahalanobis.plan import Recipe, Task, Training
-from metriscope.studies.mahalanobis.train import cohorts_of, problem
+from metriscope.studies.mahalanobis.plan import DistanceRecipe, DistanceTraining, GaussianTask
+from metriscope.studies.mahalanobis.train import cohorts_of, draw_problem
 from metriscope.train import fit
 
 PANELS = (("Abs, learned", "abs", 0), ("ReLU, learned", "relu", 0), ("Abs, a direction lost", "abs", -1))
 
 if __name__ == "__main__":
-    job = Training(Task(2, samples=1_000), Recipe(epochs=10_000), trials=(0, 1, 2, 3), activations=("abs", "relu"))
-    task, cohorts = problem(job.task), cohorts_of(job)
+    job = DistanceTraining(
+        GaussianTask(2, samples=1_000), DistanceRecipe(epochs=10_000), trials=(0, 1, 2, 3), activations=("abs", "relu")
+    )
+    task, cohorts = draw_problem(job.task), cohorts_of(job)
     fit(cohorts)
     cohorts.sort(key=lambda cohort: float(cohort.history[0, -1]))
     networks = {"The true distance": Mahalanobis.from_gaussian(task.gaussian.mean, task.gaussian.cov).float()}

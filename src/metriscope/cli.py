@@ -51,12 +51,12 @@ def reproduce(arguments: list[str]) -> int:
     if named:
         module = study(named[0]).plan
         times = "; ".join(f"{profile}: {time}" for profile, time in module.TIMES.items())
-        options, common = _parsed(module.Options, f"reproduce {named[0]}", rest, f"{module.TITLE}. About: {times}.")
+        options, common = _parsed(module.OPTIONS, f"reproduce {named[0]}", rest, f"{module.TITLE}. About: {times}.")
         asked = {named[0]: options}
     else:
         about = f"{Everything.__doc__} One study alone, with options of its own: {', '.join(STUDIES)}."
         options, common = _parsed(Everything, "reproduce", rest, about)
-        asked = {name: study(name).plan.Options(profile=options.profile, seed=options.seed) for name in STUDIES}
+        asked = {name: study(name).plan.OPTIONS(profile=options.profile, seed=options.seed) for name in STUDIES}
     budget, folder = common.budget, common.data_dir
     path = run(asked, common.out, lambda line: print(line, flush=True), budget=budget, data_dir=folder)
     print(f"report: {path}")

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from metriscope.studies.evidence import TESTS, Above, Below, Sample, Within
+from metriscope.studies.evidence import TESTS, Above, Below, EvidenceSample, Within
 from metriscope.studies.judging import ALPHA, Criterion, Statement, Values, finding, judge
 from studies.synthetic import check_statement, synthetic, verdict_on
 
@@ -40,7 +40,7 @@ values = st.lists(st.floats(-5, 5), min_size=3, max_size=12).filter(lambda v: np
 
 @given(values, st.floats(-3, 3))
 def test_the_mean_test_is_students_t(numbers, edge):
-    sample, test = Sample(np.array(numbers)), TESTS["mean"]
+    sample, test = EvidenceSample(np.array(numbers)), TESTS["mean"]
     greater = stats.ttest_1samp(numbers, edge, alternative="greater")
     assert test.p_above(sample, edge) == pytest.approx(greater.pvalue, abs=1e-9)
     assert test.p_below(sample, edge) == pytest.approx(1 - greater.pvalue, abs=1e-9)
@@ -50,14 +50,14 @@ def test_the_mean_test_is_students_t(numbers, edge):
 
 @given(values, values)
 def test_two_groups_are_compared_by_welch(one, other):
-    sample = Sample(np.array(one), np.array(other))
+    sample = EvidenceSample(np.array(one), np.array(other))
     wanted = stats.ttest_ind(one, other, equal_var=False, alternative="greater").pvalue
     assert TESTS["mean"].p_above(sample, 0.0) == pytest.approx(wanted, abs=1e-9)
 
 
 @given(st.integers(0, 20), st.floats(0.05, 0.95))
 def test_shares_are_tested_exactly(heads, edge):
-    sample = Sample((np.arange(20) < heads).astype(float))
+    sample = EvidenceSample((np.arange(20) < heads).astype(float))
     assert TESTS["share"].p_above(sample, edge) == pytest.approx(stats.binom.sf(heads - 1, 20, edge))
     assert TESTS["share"].p_below(sample, edge) == pytest.approx(stats.binom.cdf(heads, 20, edge))
     assert TESTS["share"].interval(sample, 0.95)[0] == heads / 20
@@ -65,7 +65,7 @@ def test_shares_are_tested_exactly(heads, edge):
 
 @pytest.mark.parametrize("edge", [-0.5, 1.5])
 def test_a_share_lies_between_0_and_1_for_certain(edge):
-    sample = Sample(np.ones(5))
+    sample = EvidenceSample(np.ones(5))
     assert (TESTS["share"].p_above(sample, edge), TESTS["share"].p_below(sample, edge)) == (
         (0, 1) if edge < 0 else (1, 0)
     )
@@ -88,12 +88,12 @@ def test_the_rank_test_is_wilcoxons(numbers, edge):
     if len(set(np.abs(shifted))) == len(numbers) and shifted.all():
         for side, p in (("greater", TESTS["rank"].p_above), ("less", TESTS["rank"].p_below)):
             wanted = stats.wilcoxon(shifted, alternative=side, method="exact").pvalue
-            assert p(Sample(np.array(numbers)), edge) == pytest.approx(wanted)
+            assert p(EvidenceSample(np.array(numbers)), edge) == pytest.approx(wanted)
 
 
 @given(st.lists(st.floats(-5, 5), min_size=6, max_size=12, unique=True))
 def test_the_rank_interval_ends_where_the_rank_test_does(numbers):
-    sample, test = Sample(np.array(numbers)), TESTS["rank"]
+    sample, test = EvidenceSample(np.array(numbers)), TESTS["rank"]
     _, low, high = test.interval(sample, 0.9)
     tiny = 1e-9
     assert test.p_above(sample, low - tiny) <= 0.05 < test.p_above(sample, low + tiny)
@@ -106,7 +106,9 @@ def test_the_fewest_units_of_a_share_are_those_of_which_all_would_show_it(region
     test, every = TESTS["share"], float(region.kind == "above")
     p = test.p_above if region.kind == "above" else test.p_below
     assert (
-        p(Sample(np.full(fewest, every)), region.margin) <= 0.05 < p(Sample(np.full(fewest - 1, every)), region.margin)
+        p(EvidenceSample(np.full(fewest, every)), region.margin)
+        <= 0.05
+        < p(EvidenceSample(np.full(fewest - 1, every)), region.margin)
     )
 
 
@@ -115,7 +117,7 @@ def test_the_spread_test_keeps_its_level_where_the_f_test_does_not():
     wrong = {"spread": 0, "F": 0}
     for _ in range(400):
         one, other = (generator.standard_t(4, size=20) for _ in range(2))
-        wrong["spread"] += TESTS["spread"].p_above(Sample(one, other), 0.0) <= 0.05
+        wrong["spread"] += TESTS["spread"].p_above(EvidenceSample(one, other), 0.0) <= 0.05
         wrong["F"] += stats.f.sf(one.var(ddof=1) / other.var(ddof=1), 19, 19) <= 0.05
     assert wrong["spread"] <= 40
     assert wrong["F"] > wrong["spread"]
@@ -124,14 +126,14 @@ def test_the_spread_test_keeps_its_level_where_the_f_test_does_not():
 @pytest.mark.parametrize("scale", [2.0, 5.0])
 def test_the_spread_test_estimates_the_log_ratio_of_deviations(scale):
     generator = np.random.default_rng(5)
-    sample = Sample(scale * generator.normal(size=4_000), generator.normal(size=4_000))
+    sample = EvidenceSample(scale * generator.normal(size=4_000), generator.normal(size=4_000))
     estimate, low, high = TESTS["spread"].interval(sample, 0.99)
     assert low < math.log(scale) < high
     assert estimate == pytest.approx(math.log(scale), abs=0.1)
 
 
 def test_the_bootstrap_agrees_with_the_t_interval_on_many_normal_values():
-    sample = Sample(np.random.default_rng(1).normal(size=200))
+    sample = EvidenceSample(np.random.default_rng(1).normal(size=200))
     assert TESTS["bootstrap"].interval(sample, 0.9) == pytest.approx(TESTS["mean"].interval(sample, 0.9), abs=0.02)
 
 
@@ -205,7 +207,7 @@ def test_units_are_averaged_before_they_are_counted():
     rows = pd.DataFrame({"gaussian": np.repeat([0, 1, 2, 3], 5), "accuracy": np.repeat([2.0, 2.1, 1.9, 2.0], 5)})
     found = finding(criterion(values=Values.of("runs", "accuracy"), unit="gaussian"), {"runs": rows})
     assert found.units == 4
-    assert found.low == pytest.approx(TESTS["mean"].interval(Sample(np.array([2.0, 2.1, 1.9, 2.0])), 0.9)[1])
+    assert found.low == pytest.approx(TESTS["mean"].interval(EvidenceSample(np.array([2.0, 2.1, 1.9, 2.0])), 0.9)[1])
 
 
 def test_pairs_are_those_of_one_unit():
@@ -218,7 +220,7 @@ def test_pairs_are_those_of_one_unit():
 def just_above(edge, p=0.04):
     """Return values whose mean is above an edge with just this one-sided p-value."""
     numbers = np.random.default_rng(0).normal(size=5)
-    return numbers + edge - TESTS["mean"].interval(Sample(numbers), 1 - 2 * p)[1]
+    return numbers + edge - TESTS["mean"].interval(EvidenceSample(numbers), 1 - 2 * p)[1]
 
 
 def test_many_claims_of_a_study_are_corrected_together():

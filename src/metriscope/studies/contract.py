@@ -16,7 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import TYPE_CHECKING, Any, Protocol
 
 from metriscope.studies import STUDIES
 
@@ -27,19 +27,19 @@ if TYPE_CHECKING:
     from metriscope.runs import Driver, Finished, Work
     from metriscope.studies.judging import Statement
 
-__all__ = ["Announce", "Plan", "Results", "Study", "study"]
+__all__ = ["Announce", "Study", "StudyPlan", "StudyResults", "study"]
 
 Announce = Callable[[str], None]
 
 
-class Plan(Protocol):
+class StudyPlan(Protocol):
     """Everything one call of a study will compute."""
 
     def jobs(self) -> Sequence[Any]:
         """Return the trainings as frozen dataclasses, in the order in which they should be done."""
 
 
-class Results(Protocol):
+class StudyResults(Protocol):
     """What was measured: tables for the judge, and whatever else figures and pages show, as plain data."""
 
     @property
@@ -48,13 +48,13 @@ class Results(Protocol):
 
 
 class PlanModule(Protocol):
-    """The module ``plan``: ``TIMES`` tells how long each profile takes, ``Options`` are the study's own."""
+    """The module ``plan``: ``TIMES`` says how long each profile takes, ``OPTIONS`` is the class of its options."""
 
     TITLE: str
     TIMES: Mapping[str, str]
-    Options: type[Any]
+    OPTIONS: type[Any]
 
-    def plan(self, options: Any) -> Plan:
+    def plan(self, options: Any) -> StudyPlan:
         """Return what would be run, or raise ValueError with one clear sentence."""
 
 
@@ -67,8 +67,8 @@ class TrainModule(Protocol):
 class MeasureModule(Protocol):
     """The module ``measure``."""
 
-    def measure(self, plan: Any, runs: Finished, driver: Driver) -> Results:
-        """Return what the finished runs show; measurements worth keeping are jobs of the driver's too."""
+    def measure(self, plan: Any, runs: Finished, driver: Driver) -> StudyResults:
+        """Return what the finished runs show; expensive measurements are jobs of the driver and stored too."""
 
 
 class JudgeModule(Protocol):
@@ -86,7 +86,7 @@ class PageModule(Protocol):
 
 @dataclass(frozen=True)
 class Study:
-    """A study by name; its modules load when they are asked for."""
+    """A study by name; each of its modules is imported when it is first used."""
 
     name: str
     package: str
@@ -94,34 +94,34 @@ class Study:
     @property
     def plan(self) -> PlanModule:
         """Options and jobs."""
-        return cast(PlanModule, self._module("plan"))
+        return self._module("plan")
 
     @property
     def train(self) -> TrainModule:
         """What a job computes."""
-        return cast(TrainModule, self._module("train"))
+        return self._module("train")
 
     @property
     def measure(self) -> MeasureModule:
         """Stored runs to tidy tables."""
-        return cast(MeasureModule, self._module("measure"))
+        return self._module("measure")
 
     @property
     def judge(self) -> JudgeModule:
         """The claims as criteria."""
-        return cast(JudgeModule, self._module("judge"))
+        return self._module("judge")
 
     @property
     def page(self) -> PageModule:
         """The study's part of the report."""
-        return cast(PageModule, self._module("page"))
+        return self._module("page")
 
-    def _module(self, name: str) -> object:
+    def _module(self, name: str) -> Any:
         return import_module(f"{self.package}.{name}")
 
 
 def study(name: str) -> Study:
-    """Return the study of that name, or say which there are."""
+    """Return the study of that name, or raise a ValueError that lists the names."""
     if name not in STUDIES:
         raise ValueError(f"unknown study {name!r}: there is {', '.join(STUDIES)}")
     return Study(name, STUDIES[name])

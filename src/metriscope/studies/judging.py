@@ -3,10 +3,11 @@
 Axes: N units of replication (runs, starts, Gaussians, data sets).
 
 A criterion names a quantity in a study's tidy tables, the unit of replication, a test, and a region with the reason
-for its margin. *Supported*: every criterion lies inside its region, each at level ALPHA; no correction, since all
-must hold. *Contradicted*: one lies wholly outside, at level ALPHA after Holm's correction over the claim's criteria.
-*Depends*: supported at one level of the claim's factor and contradicted at another. Everything else is *undecided*.
-Across the claims of a study Holm's correction is applied once more. Every sentence is built from the numbers it states.
+for its margin. *Supported*: every criterion lies inside its region, each at level ALPHA, without correction because
+all must hold. *Contradicted*: one lies wholly outside, at level ALPHA after Holm's correction over the claim's
+criteria. *Depends*: supported at one level of the claim's factor and contradicted at another. Everything else is
+*undecided*. Holm's correction is applied once more over the claims of a study. Every sentence is built from the
+numbers it states.
 """
 
 from __future__ import annotations
@@ -16,11 +17,10 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, TypeAlias
 
-import numpy as np
-
 from metriscope.functional import holm
 from metriscope.report import Claim, Evidence, Requirement, Strength, Verdict, number
-from metriscope.studies.evidence import TESTS, Region, Sample, Test
+from metriscope.studies.evidence import TESTS, EvidenceSample, Region
+from metriscope.studies.published import matching
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -28,14 +28,14 @@ if TYPE_CHECKING:
 __all__ = ["ALPHA", "Criterion", "Finding", "Statement", "Values", "finding", "judge"]
 
 ALPHA = 0.05
-# Runs by the source's own protocol count as such from this many independent units on.
+# The strength "protocol" needs at least this many independent units run by the source's own protocol.
 PROTOCOL_UNITS = 5
-# The margins, not ALPHA, are halved and doubled to see whether a verdict hangs on them.
+# Factors by which all margins are multiplied to see whether a verdict depends on them.
 SCALES = {0.5: "halved", 2.0: "doubled"}
 
 Tables = Mapping[str, "pd.DataFrame"]
 # The sample of a criterion and how strong it is, or why there is none.
-_Sampled: TypeAlias = "tuple[Sample, Strength] | str"
+_Sampled: TypeAlias = "tuple[EvidenceSample, Strength] | str"
 
 
 @dataclass(frozen=True)
@@ -54,18 +54,15 @@ class Values:
     def rows(self, tables: Tables) -> pd.DataFrame | None:
         """Return the rows, or None where there are none."""
         table = tables.get(self.table)
-        if table is None or self.column not in table:
+        if table is None or not {self.column, *(name for name, _ in self.where)} <= set(table.columns):
             return None
-        if not all(name in table for name, _ in self.where):
-            return None
-        masks = [(table[name] == value).to_numpy() for name, value in self.where]
-        table = table[np.logical_and.reduce(masks)] if masks else table
-        return table if len(table) else None
+        found = matching(table, **dict(self.where))
+        return found if len(found) else None
 
 
 @dataclass(frozen=True)
 class Criterion:
-    """One thing that must hold, written before looking.
+    """One thing that must hold, fixed before the numbers are seen.
 
     ``values`` (less ``minus`` where given, paired by ``unit`` if ``paired``) are averaged within each ``unit``, a
     column of the table, and tested against ``region``; ``why`` is the reason for the margin. ``fewest`` units are
@@ -150,23 +147,19 @@ def finding(criterion: Criterion, tables: Tables) -> Finding:
 def _finding(criterion: Criterion, tables: Tables, found: _Sampled, scale: float) -> Finding:
     """Return what a sample says about a criterion with its margin multiplied by ``scale``."""
     if isinstance(found, str):
-        strength: Strength = "not run" if _silent(criterion, tables) else "hint"
-        return Finding(criterion, open_reason=found, strength=strength)
+        silent = any(v is not None and v.rows(tables) is None for v in (criterion.values, criterion.minus))
+        return Finding(criterion, open_reason=found, strength="not run" if silent else "hint")
     sample, strength = found
-    test, region = TESTS[criterion.test], criterion.region.scaled(scale)
-    if reason := _too_few(criterion, sample, test):
-        return Finding(criterion, units=sample.units, open_reason=reason, strength=strength)
+    test, units = TESTS[criterion.test], sample.units
+    needed = max(criterion.fewest, test.fewest(criterion.region, ALPHA))
+    if criterion.test != "exact" and units < needed:
+        reason = f"{units} {criterion.units}, {needed} are needed"
+        return Finding(criterion, units=units, open_reason=reason, strength=strength)
     estimate, low, high = test.interval(sample, 1 - 2 * ALPHA)
     if not math.isfinite(estimate):
-        return Finding(criterion, units=sample.units, open_reason="the value is undefined", strength=strength)
-    inside, outside = _p_values(
-        region, lambda edge: test.p_above(sample, edge), lambda edge: test.p_below(sample, edge)
-    )
-    return Finding(criterion, estimate, low, high, sample.units, inside, outside, strength=strength)
-
-
-def _silent(criterion: Criterion, tables: Tables) -> bool:
-    return any(v is not None and v.rows(tables) is None for v in (criterion.values, criterion.minus))
+        return Finding(criterion, units=units, open_reason="the value is undefined", strength=strength)
+    inside, outside = test.p_region(sample, criterion.region.scaled(scale))
+    return Finding(criterion, estimate, low, high, units, inside, outside, strength=strength)
 
 
 def _sample(criterion: Criterion, tables: Tables) -> _Sampled:
@@ -189,27 +182,10 @@ def _sample(criterion: Criterion, tables: Tables) -> _Sampled:
         protocol &= "protocol" in rows and bool(rows["protocol"].all())
         averaged = criterion.unit in rows and criterion.test != "exact"
         groups.append(column.groupby(rows[criterion.unit]).mean() if averaged else column)
-    sample = Sample.of(groups, criterion.paired)
+    sample = EvidenceSample.of(groups, criterion.paired)
     if criterion.test == "exact":
         return sample, "exact"
     return sample, "protocol" if protocol and sample.units >= PROTOCOL_UNITS else "hint"
-
-
-def _too_few(criterion: Criterion, sample: Sample, test: Test) -> str:
-    needed = max(criterion.fewest, test.fewest(criterion.region, ALPHA))
-    if criterion.test == "exact" or sample.units >= needed:
-        return ""
-    return f"{sample.units} {criterion.units}, {needed} are needed"
-
-
-def _p_values(region: Region, above: Callable[[float], float], below: Callable[[float], float]) -> tuple[float, float]:
-    """Return the p-values for lying inside and for lying wholly outside a region."""
-    m = region.margin
-    if region.kind == "above":
-        return above(m), below(m)
-    if region.kind == "below":
-        return below(m), above(m)
-    return max(above(-m), below(m)), min(1.0, 2 * min(above(m), below(-m)))
 
 
 @dataclass(frozen=True)
@@ -223,11 +199,6 @@ class _Ruling:
     contradicted: tuple[str, ...] = ()
     corrected: bool = False
 
-    @property
-    def exact(self) -> bool:
-        """Whether nothing in it is a random sample."""
-        return all(f.criterion.test == "exact" for f in self.findings)
-
 
 def _rule(statement: Statement, tables: Tables, samples: Mapping[Criterion, _Sampled], scale: float) -> _Ruling:
     findings = tuple(_finding(c, tables, samples[c], scale) for c in statement.criteria)
@@ -240,7 +211,7 @@ def _rule(statement: Statement, tables: Tables, samples: Mapping[Criterion, _Sam
     bad = tuple(k for k, p in against.items() if p <= ALPHA)
     if max(inside.values()) <= ALPHA:
         return _Ruling("supported", max(inside.values()), findings, tuple(levels))
-    # That some level holds is said of the best of several, so it is corrected, where "all hold" is not.
+    # "Some level holds" picks the best of several levels, so it is corrected; "all levels hold" picks none.
     some = dict(zip(inside, map(float, holm(inside.values())), strict=True))
     good = tuple(k for k, p in some.items() if p <= ALPHA)
     if good and bad and statement.factor:
@@ -252,11 +223,11 @@ def _rule(statement: Statement, tables: Tables, samples: Mapping[Criterion, _Sam
 
 
 def _corrected(rulings: Sequence[_Ruling]) -> list[_Ruling]:
-    """Apply Holm's correction over the claims of a study; what is exact is no sample and takes no part in it.
+    """Apply Holm's correction over the claims of a study; exact claims rest on no random sample and are left out.
 
-    Claims that are undecided count too: if only the decided ones did, less data on one claim could decide another.
+    Undecided claims count too. Otherwise less data on one claim could decide another.
     """
-    random = [i for i, r in enumerate(rulings) if not r.exact]
+    random = [i for i, r in enumerate(rulings) if any(f.criterion.test != "exact" for f in r.findings)]
     adjusted = holm([rulings[i].p for i in random])
     found = list(rulings)
     for i, p in zip(random, adjusted, strict=True):
@@ -265,30 +236,26 @@ def _corrected(rulings: Sequence[_Ruling]) -> list[_Ruling]:
     return found
 
 
-_ORDER: tuple[Strength, ...] = ("hint", "protocol", "exact")
-
-
 def _strength(ruling: _Ruling) -> Strength:
     """Return the strength of the weakest finding that there is."""
-    found = [f.strength for f in ruling.findings if f.strength != "not run"]
-    return min(found, key=_ORDER.index) if found else "not run"
+    found = {f.strength for f in ruling.findings}
+    weakest_first: tuple[Strength, ...] = ("hint", "protocol", "exact")
+    return next((strength for strength in weakest_first if strength in found), "not run")
 
 
 def _reason(statement: Statement, ruling: _Ruling, tables: Tables, flips: Mapping[str, Verdict]) -> str:
-    words = {"holds": "Holds", "fails": "Fails", "open": "Open"}
     parts = []
-    for state, word in words.items():
+    for state in ("holds", "fails", "open"):
         texts = [f.sentence for f in ruling.findings if f.state == state]
-        parts += [f"{word}: {'; '.join(texts)}."] if texts else []
+        parts += [f"{state.capitalize()}: {'; '.join(texts)}."] if texts else []
     if ruling.verdict == "depends":
-        lists = (", ".join(ruling.supported), ", ".join(ruling.contradicted))
-        parts.insert(0, f"Depends on the {statement.factor}: supported for {lists[0]}, contradicted for {lists[1]}.")
+        good, bad = ", ".join(ruling.supported), ", ".join(ruling.contradicted)
+        parts.insert(0, f"Depends on the {statement.factor}: supported for {good}, contradicted for {bad}.")
     if ruling.corrected:
         parts.append("Undecided after Holm's correction over the claims of this study.")
     elif ruling.verdict == "undecided" and any(f.state == "fails" for f in ruling.findings):
         parts.append("What fails does so only before Holm's correction over the criteria of this claim.")
-    for word, verdict in flips.items():
-        parts.append(f"With margins {word} the verdict is {verdict}.")
+    parts += [f"With margins {word} the verdict is {verdict}." for word, verdict in flips.items()]
     if statement.notes and _strength(ruling) != "not run":
         parts.append(statement.notes(tables))
     return " ".join(part for part in parts if part)

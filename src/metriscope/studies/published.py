@@ -1,4 +1,4 @@
-"""The numbers that the sources print, one JSON file per study."""
+"""The numbers that the sources print, one JSON file per study, and the selection of rows from tidy tables."""
 
 from __future__ import annotations
 
@@ -10,7 +10,19 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["published", "source_of"]
+__all__ = ["matching", "published", "source_of"]
+
+
+def matching(table: pd.DataFrame, /, **where: object) -> pd.DataFrame:
+    """Return the rows of a table in which the named columns have the given values.
+
+    >>> matching(published("mahalanobis"), dim=2, activation="abs")["metric"].tolist()
+    ['train_mse', 'test_mse', 'centering', 'sphericity']
+    """
+    import numpy as np
+
+    masks = [(table[name] == value).to_numpy() for name, value in where.items()]
+    return table[np.logical_and.reduce(masks)] if masks else table
 
 
 @cache

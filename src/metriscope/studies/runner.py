@@ -16,7 +16,7 @@ from metriscope.studies.contract import Study, study
 if TYPE_CHECKING:
     from metriscope.report import Claim, Section
     from metriscope.runs import Driver
-    from metriscope.studies.contract import Announce, Plan
+    from metriscope.studies.contract import Announce, StudyPlan
 
 __all__ = ["duration", "reproduce"]
 
@@ -38,11 +38,15 @@ def duration(text: str) -> float:
 def reproduce(
     asked: Mapping[str, Any], out: Path, announce: Announce, *, budget: str | None = None, data_dir: Path | None = None
 ) -> Path:
-    """Run or resume studies, given as options by name, and return the path of the report."""
-    studies = {name: study(name) for name in asked}
-    # Plans may look for data, so that what is missing is said before anything is computed.
+    """Run or resume studies, each with its options, and return the path of the report."""
     with _data_from(data_dir):
-        plans = {name: studies[name].plan.plan(options) for name, options in asked.items()}
+        return _reproduce(asked, out, announce, budget)
+
+
+def _reproduce(asked: Mapping[str, Any], out: Path, announce: Announce, budget: str | None) -> Path:
+    studies = {name: study(name) for name in asked}
+    # Plans may look for data, so that missing data is reported before anything is computed.
+    plans = {name: studies[name].plan.plan(options) for name, options in asked.items()}
     seconds = None if budget is None else duration(budget)
     _check_writable(out)
 
@@ -57,17 +61,16 @@ def reproduce(
     sections: list[Section] = []
     claims: list[Claim] = []
     unfinished: dict[str, str] = {}
-    with _data_from(data_dir):
-        for name, own in studies.items():
-            try:
-                shown, judged = _run(own, plans[name], driver)
-            except Unfinished as cut:
-                announce(f"{name}: the budget is used up; the same command goes on from here")
-                unfinished[name] = f"The budget ended before this study was done: {cut}."
-                text = f"{unfinished[name]} The same command goes on from here."
-                shown, judged = (Section(own.plan.TITLE, (Prose(text),)),), ()
-            sections += shown
-            claims += judged
+    for name, own in studies.items():
+        try:
+            shown, judged = _run(own, plans[name], driver)
+        except Unfinished as cut:
+            announce(f"{name}: the budget is used up; the same command goes on from here")
+            unfinished[name] = f"The budget ended before this study was done: {cut}."
+            text = f"{unfinished[name]} The same command goes on from here."
+            shown, judged = (Section(own.plan.TITLE, (Prose(text),)),), ()
+        sections += shown
+        claims += judged
     ledger = whole(claims, unfinished)
     sections.append(Section("Every verdict", (verdict_table(ledger),)))
     where = {"runs": together(run.provenance for run in driver.used.values()), "this page": provenance()}
@@ -75,7 +78,7 @@ def reproduce(
     return write_report(Page("Metriscope", title, tuple(sections), where, ledger), out)
 
 
-def _run(own: Study, plan: Plan, driver: Driver) -> tuple[tuple[Section, ...], tuple[Claim, ...]]:
+def _run(own: Study, plan: StudyPlan, driver: Driver) -> tuple[tuple[Section, ...], tuple[Claim, ...]]:
     """Return a study's sections and verdicts; raise :class:`Unfinished` if the budget ends first."""
     from metriscope.studies.judging import judge
 
@@ -87,21 +90,20 @@ def _run(own: Study, plan: Plan, driver: Driver) -> tuple[tuple[Section, ...], t
 
 @contextmanager
 def _data_from(folder: Path | None) -> Iterator[None]:
-    """Look for data in a folder first, in this process and in those that it starts."""
+    """Look for data in this folder first, also in processes started from here."""
     before = os.environ.get(DATA)
     if folder is not None:
         os.environ[DATA] = str(folder)
     try:
         yield
     finally:
-        if folder is not None:
-            os.environ.pop(DATA)
-            if before is not None:
-                os.environ[DATA] = before
+        os.environ.pop(DATA, None)
+        if before is not None:
+            os.environ[DATA] = before
 
 
 def _check_writable(out: Path) -> None:
-    # Found out now, not after an hour of training. The name is this process's own: another may look as well.
+    # Checked before training, not after an hour of it, with a file name that no other process uses.
     try:
         out.mkdir(parents=True, exist_ok=True)
         with temporary(out) as probe:

@@ -7,11 +7,11 @@ import pytest
 
 from metriscope.runs import Driver, Store
 from metriscope.studies.mahalanobis.measure import measure
-from metriscope.studies.mahalanobis.plan import PAPER, Further, Options, plan
+from metriscope.studies.mahalanobis.plan import PAPER, Further, MahalanobisOptions, plan
 from metriscope.studies.mahalanobis.train import WORK
 
 SIX = replace(PAPER[2], trials=6)
-SHORT = replace(plan(Options("paper", dims=(2,), trials=6)), others={2: Further(1, SIX)})
+SHORT = replace(plan(MahalanobisOptions("paper", dims=(2,), trials=6)), others={2: Further(1, SIX)})
 
 
 @pytest.fixture(scope="session")

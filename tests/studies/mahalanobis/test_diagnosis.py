@@ -9,23 +9,22 @@ import torch
 from metriscope.nn import Mahalanobis
 from metriscope.probes import lost_directions
 from metriscope.studies.mahalanobis.diagnosis.measure import _outcome, diagnose, loss_and_gradient
-from metriscope.studies.mahalanobis.diagnosis.plan import OUTCOMES, Diagnosis
-from metriscope.studies.mahalanobis.plan import Recipe, Task, Training
-from metriscope.studies.mahalanobis.train import problem
-from metriscope.studies.mahalanobis.trials.measure import Trained, networks
+from metriscope.studies.mahalanobis.plan import OUTCOMES, Diagnosis, DistanceRecipe, DistanceTraining, GaussianTask
+from metriscope.studies.mahalanobis.train import draw_problem
+from metriscope.studies.mahalanobis.trials.measure import TrainedDistance, networks
 
-SPEC = Diagnosis(Training(Task(2, 500, seed=3), Recipe(epochs=1_000), trials=(0,)))
+SPEC = Diagnosis(DistanceTraining(GaussianTask(2, 500, seed=3), DistanceRecipe(epochs=1_000), trials=(0,)))
 
 
 @pytest.fixture(scope="module")
 def task():
-    return problem(SPEC.training.task)
+    return draw_problem(SPEC.training.task)
 
 
 def trained(task, weight, bias, activation="abs"):
     model = Mahalanobis(task.gaussian.dim, hidden=len(weight), activation=activation)
     model.linear.load_state_dict({"weight": weight.float(), "bias": bias.float()})
-    return Trained(task.gaussian.dim, "random", activation, 0, model.requires_grad_(False))
+    return TrainedDistance(task.gaussian.dim, "random", activation, 0, model.requires_grad_(False))
 
 
 def exact_planes(task):
@@ -34,7 +33,7 @@ def exact_planes(task):
 
 
 def test_the_gradient_of_the_diagnosis_is_autograds():
-    task = problem(Task(3, 50, seed=1))
+    task = draw_problem(GaussianTask(3, 50, seed=1))
     x = np.column_stack([task.x.double().numpy(), np.ones(50)])
     planes = np.random.default_rng(0).normal(size=(4, 4))
     for name, function in {"abs": torch.abs, "relu": torch.relu}.items():
@@ -57,7 +56,7 @@ def test_an_exact_network_is_told_from_one_that_was_still_on_its_way(task):
 
 
 def test_only_networks_with_a_metric_to_lose_are_diagnosed(task):
-    sigmoid = Trained(2, "random", "sigmoid", 0, Mahalanobis(2, activation="sigmoid"))
+    sigmoid = TrainedDistance(2, "random", "sigmoid", 0, Mahalanobis(2, activation="sigmoid"))
     found = diagnose([sigmoid], task, SPEC)
     assert found.empty
     assert {"dim", "start", "activation", "outcome"} <= set(found)
@@ -83,7 +82,7 @@ def test_a_true_minimum_of_abs_has_lost_a_direction_and_no_downward_curvature(do
     assert (rows["gradient"] <= SPEC.gradient).all()
     row = rows.iloc[0]
     linear = known[row["trial"]].model.linear
-    task = problem(done.plan.group(2, "random")[0].task)
+    task = draw_problem(done.plan.group(2, "random")[0].task)
     x, y = torch.cat([task.x, torch.ones(len(task.x), 1)], 1).double(), task.y.double()
 
     def loss(flat):
@@ -100,7 +99,7 @@ def test_a_true_minimum_of_abs_has_lost_a_direction_and_no_downward_curvature(do
 def test_a_descent_to_another_point_that_lost_a_direction_is_not_a_way_to_the_exact_distance(done):
     rows, known = lost_minima(done)
     network = known[rows.iloc[0]["trial"]]
-    task = problem(done.plan.group(2, "random")[0].task)
+    task = draw_problem(done.plan.group(2, "random")[0].task)
     state = {name: 1.3 * value for name, value in network.model.linear.state_dict().items()}
     away = trained(task, state["weight"], state["bias"])
     row = diagnose([away], task, SPEC).iloc[0]
@@ -139,7 +138,7 @@ ONE = lost_directions(2, 1).loss
     ],
 )
 def test_outcomes_follow_loss_then_gradient_then_curvature(loss, polished, gradient, curvature, outcome):
-    network = Trained(2, "random", "abs", 0, Mahalanobis(2))
+    network = TrainedDistance(2, "random", "abs", 0, Mahalanobis(2))
     assert _outcome(network, (loss, polished, gradient, curvature), SPEC) == outcome
     assert outcome in OUTCOMES
 

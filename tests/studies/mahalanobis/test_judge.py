@@ -165,7 +165,7 @@ def test_evidence_stands_beside_what_the_record_prints(results):
     claims = {c.id: c for c in judge(STATEMENTS, results.tables)}
     row = next(e for e in claims["C03"].evidence if e.label.startswith("2-D Abs"))
     assert row.ours == pytest.approx(results.select(activation="abs", start="random")["train_mse"].mean())
-    assert (row.published, row.source) == (0.122, "author's record")
+    assert (row.published, row.source) == (0.122, "Oursland 2024, exp_md")
 
 
 def test_holm_over_the_claims_of_the_study_is_applied_once():

@@ -10,25 +10,34 @@ from metriscope.nn import Mahalanobis
 from metriscope.probes import lost_directions
 from metriscope.rng import stream
 from metriscope.runs import Driver, Finished, Store, Unfinished
-from metriscope.studies.mahalanobis.axes.measure import axes, chance
-from metriscope.studies.mahalanobis.axes.plan import Chance
-from metriscope.studies.mahalanobis.measure import measure
-from metriscope.studies.mahalanobis.plan import EXACT, Options, Recipe, Task, Training, plan
-from metriscope.studies.mahalanobis.starts.measure import curve, epochs_saved
-from metriscope.studies.mahalanobis.train import network, problem
+from metriscope.studies.mahalanobis.measure import axes, chance, measure
+from metriscope.studies.mahalanobis.plan import (
+    ANALYTIC_POINTS,
+    EXACT,
+    METRICS,
+    Chance,
+    DistanceRecipe,
+    DistanceTraining,
+    GaussianTask,
+    MahalanobisOptions,
+    Measurement,
+    plan,
+)
+from metriscope.studies.mahalanobis.train import draw_problem, network
 from metriscope.studies.mahalanobis.trials.measure import (
     analytic_error,
     best_trials,
+    curve,
+    epochs_saved,
     relative_error,
     shares,
     truth_row,
 )
-from metriscope.studies.mahalanobis.trials.plan import METRICS, Analytic, Measurement
 from metriscope.studies.published import published
 
 
 def one_job(dim, samples=500, **task):
-    return Training(Task(dim, samples, **task), Recipe(epochs=1), trials=(0,))
+    return DistanceTraining(GaussianTask(dim, samples, **task), DistanceRecipe(epochs=1), trials=(0,))
 
 
 def test_published_numbers_are_within_their_own_extremes():
@@ -40,7 +49,7 @@ def test_published_numbers_are_within_their_own_extremes():
 
 def test_all_activations_begin_from_the_same_hyperplanes_through_training_points(done):
     job = done.plan.group(2, "random")[0]
-    x = problem(job.task).x
+    x = draw_problem(job.task).x
     abs_, relu, sigmoid = (network(job, a, 1, x).linear for a in ("abs", "relu", "sigmoid"))
     assert relu.weight.equal(sigmoid.weight)
     assert abs_.weight.equal(relu.weight[:2])
@@ -51,7 +60,7 @@ def test_all_activations_begin_from_the_same_hyperplanes_through_training_points
 
 def test_trials_started_from_clusters_differ_and_start_nearly_white(done):
     job = done.plan.group(2, "clusters")[0]
-    task = problem(job.task)
+    task = draw_problem(job.task)
     one, two = (network(job, "abs", t, task.x) for t in (0, 1))
     assert not one.linear.weight.equal(two.linear.weight)
     covariance = one.linear.weight.double() @ task.gaussian.cov @ one.linear.weight.double().mT
@@ -113,7 +122,7 @@ def test_a_relu_unit_weighs_as_often_as_it_is_on():
 def test_a_rarely_active_unit_no_longer_dominates_the_metric():
     # Two mirrored pairs are the exact distance; a long unit that is never on changes no output, and no metric.
     job = one_job(2)
-    task = problem(job.task)
+    task = draw_problem(job.task)
     whiten = torch.linalg.inv(torch.linalg.cholesky(task.gaussian.cov))
     model = Mahalanobis(2, hidden=5, activation="relu").requires_grad_(False)
     model.linear.weight.copy_(torch.cat([whiten, -whiten, 50 * whiten[:1]]))
@@ -125,7 +134,7 @@ def test_a_rarely_active_unit_no_longer_dominates_the_metric():
 
 
 def test_the_analytic_network_is_the_distance_by_solving():
-    assert analytic_error(Analytic(Task(10, 100))) < 1e-10
+    assert analytic_error(GaussianTask(10, 100), ANALYTIC_POINTS) < 1e-10
 
 
 def test_nan_is_never_the_smallest_error():
@@ -152,7 +161,7 @@ def abs_trials(cosines, **columns):
 
 @pytest.fixture(scope="module")
 def rotations(tmp_path_factory):
-    spec = Chance(Task(3, 10), draws=300)
+    spec = Chance(GaussianTask(3, 10), draws=300)
     result = chance(spec)
     driver = Driver(Store(tmp_path_factory.mktemp("chance")))
     return spec, driver.store.put(spec, {}, {}, dict(result.tables))
@@ -186,7 +195,7 @@ def test_trials_that_lost_a_direction_say_nothing_of_the_axes(rotations):
 
 def test_random_rotations_recover_what_random_directions_do():
     # Rotated by an angle a in 2-D, units match axes with max(|cos a|, |sin a|), on average 2 sqrt(2) / pi.
-    spec = Chance(Task(2, 10, ridge=1e6), draws=400)
+    spec = Chance(GaussianTask(2, 10, ridge=1e6), draws=400)
     assert chance(spec).tables["chance"]["cosine"].mean() == pytest.approx(2 * 2**0.5 / np.pi, abs=0.02)
 
 
@@ -210,14 +219,14 @@ def test_summaries_hold_every_metric_and_agree_with_their_definition(results):
 
 
 def test_trials_that_are_not_there_end_the_measuring(tmp_path):
-    small = plan(Options(dims=(3,), trials=1, epochs=5))
+    small = plan(MahalanobisOptions(dims=(3,), trials=1, epochs=5))
     with pytest.raises(Unfinished, match="0 of 3 runs are finished"):
         measure(small, Finished({}, 3), Driver(Store(tmp_path)))
 
 
 def test_panels_hold_the_distance_on_the_nodes_they_are_drawn_on(done):
     truth = done.results.panels[0]
-    task = problem(done.plan.group(2, "random")[0].task)
+    task = draw_problem(done.plan.group(2, "random")[0].task)
     assert truth.title == "Ground truth"
     with pytest.raises(ValueError, match="measured on 14641 nodes, not on 3"):
         truth.distance(np.zeros((3, 2)))

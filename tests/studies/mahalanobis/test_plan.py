@@ -3,11 +3,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metriscope.runs.address import address
-from metriscope.studies.mahalanobis.plan import GROUP, PAPER, PROFILES, Options, plan
+from metriscope.studies.mahalanobis.plan import GROUP, PAPER, PROFILES, MahalanobisOptions, plan
 
 
 def asked(profile="quick", **options):
-    return plan(Options(profile, **options))
+    return plan(MahalanobisOptions(profile, **options))
 
 
 def test_the_paper_profile_is_the_papers_protocol():

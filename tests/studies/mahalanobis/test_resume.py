@@ -12,12 +12,12 @@ import pytest
 
 from metriscope.cli import main
 from metriscope.runs import Driver, Store
-from metriscope.studies.mahalanobis.plan import Options, Plan, plan
+from metriscope.studies.mahalanobis.plan import MahalanobisOptions, MahalanobisPlan, plan
 from metriscope.studies.mahalanobis.train import WORK
 
 # 3-D is not in the paper: it has no further Gaussians, and is diagnosed in no time.
 ARGUMENTS = ("--dims", "3", "--trials", "4", "--epochs", "10000", "--activations", "abs")
-PLAN = plan(Options(dims=(3,), trials=4, epochs=10_000, activations=("abs",)))
+PLAN = plan(MahalanobisOptions(dims=(3,), trials=4, epochs=10_000, activations=("abs",)))
 SMALL = ("reproduce", "mahalanobis", "--dims", "3", "--trials", "2", "--epochs", "30", "--activations", "abs")
 
 
@@ -26,9 +26,9 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from metriscope.runs import Driver, Store
-from metriscope.studies.mahalanobis.plan import Options, plan
+from metriscope.studies.mahalanobis.plan import MahalanobisOptions, plan
 from metriscope.studies.mahalanobis.train import WORK
-asked = plan(Options(dims=(3,), trials=4, epochs=10_000, activations=("abs",)))
+asked = plan(MahalanobisOptions(dims=(3,), trials=4, epochs=10_000, activations=("abs",)))
 Driver(Store(Path(sys.argv[1]) / "runs"), print).perform(asked.jobs(), WORK, "training")
 """
 TRAINING = ("-c", SCRIPT)
@@ -48,7 +48,7 @@ def finish(out: Path, words: tuple[str, ...]) -> str:
     return text
 
 
-def weights(out: Path, of: Plan) -> dict[str, bytes]:
+def weights(out: Path, of: MahalanobisPlan) -> dict[str, bytes]:
     runs = [Store(out / "runs").get(job) for job in of.jobs()]
     assert all(runs)
     return {run.address: (run.path / "weights.safetensors").read_bytes() for run in runs}
@@ -111,7 +111,7 @@ def test_a_budget_ends_cleanly_and_the_same_command_goes_on(tmp_path, capsys):
 def test_a_damaged_run_is_named_and_repaired(tmp_path):
     assert main([*SMALL, "--out", str(tmp_path)]) == 0
     store = Store(tmp_path / "runs")
-    asked = plan(Options(dims=(3,), trials=2, epochs=30, activations=("abs",))).group(3, "random")[0]
+    asked = plan(MahalanobisOptions(dims=(3,), trials=2, epochs=30, activations=("abs",))).group(3, "random")[0]
     victim = store.get(asked).path / "weights.safetensors"
     original = victim.read_bytes()
     victim.write_bytes(original[:-5])

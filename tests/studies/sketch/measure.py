@@ -8,17 +8,17 @@ from dataclasses import dataclass
 import pandas as pd
 
 from metriscope.runs import Driver, Finished
-from studies.sketch.plan import Plan
+from studies.sketch.plan import SketchPlan
 
 
 @dataclass(frozen=True)
-class Results:
+class SketchResults:
     """One table: a row per coin."""
 
     tables: Mapping[str, pd.DataFrame]
 
 
-def measure(plan: Plan, runs: Finished, driver: Driver) -> Results:
+def measure(plan: SketchPlan, runs: Finished, driver: Driver) -> SketchResults:
     """Return the share of heads of every coin."""
     rows = [{"coin": job.number, "heads": runs[job].table("tosses")["heads"].mean()} for job in plan.jobs()]
-    return Results({"coins": pd.DataFrame(rows).assign(protocol=plan.options.profile == "paper")})
+    return SketchResults({"coins": pd.DataFrame(rows).assign(protocol=plan.options.profile == "paper")})

@@ -10,13 +10,16 @@ TIMES = {"quick": "a moment", "paper": "a moment"}
 
 
 @dataclass(frozen=True)
-class Options:
+class SketchOptions:
     """Options of the sketch."""
 
     profile: Literal["quick", "paper"] = "quick"
     coins: int = 6
     """Coins that are tossed."""
     seed: int = 0
+
+
+OPTIONS = SketchOptions
 
 
 @dataclass(frozen=True)
@@ -31,18 +34,18 @@ class Coin:
 
 
 @dataclass(frozen=True)
-class Plan:
+class SketchPlan:
     """All coins."""
 
-    options: Options
+    options: SketchOptions
 
     def jobs(self) -> tuple[Coin, ...]:
         """Return one job per coin."""
         return tuple(Coin(number, seed=self.options.seed) for number in range(self.options.coins))
 
 
-def plan(options: Options) -> Plan:
+def plan(options: SketchOptions) -> SketchPlan:
     """Return the plan, or refuse it."""
     if options.coins < 1:
         raise ValueError(f"--coins must be at least 1, not {options.coins}")
-    return Plan(options)
+    return SketchPlan(options)

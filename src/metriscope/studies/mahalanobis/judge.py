@@ -1,167 +1,170 @@
-"""The claims C01 to C08 as criteria, written before looking at the numbers.
+"""The claims C01 to C08 as criteria, fixed before the numbers are seen.
 
-What a trained network shows is averaged over the trials of a Gaussian, and the unit of replication is the Gaussian:
-trials on one Gaussian share its data. Only runs of the source's full length count for what training ends in: in 10-D
-the mean loss of Abs on the main Gaussian is 0.044 after a fifth of the epochs, about what one lost direction costs, and
-0.019 after all of them, so that a shorter run says nothing for or against a claim.
+What training ends in is averaged over the trials of a Gaussian, and the unit of replication is the Gaussian, since
+trials on one Gaussian share its data. Only runs of the source's full length count. In 10-D, for example, the mean loss
+of Abs on the main Gaussian is 0.044 after a fifth of the epochs, about the loss of one lost direction, and 0.019 after
+all of them: a shorter run is no evidence for or against a claim.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeAlias
 
 from metriscope.report import Evidence, number
 from metriscope.studies.evidence import Above, Below, Region
 from metriscope.studies.judging import Criterion, Statement, Values
-from metriscope.studies.mahalanobis.plan import DIMS, NAME
+from metriscope.studies.mahalanobis.plan import DIMS, METRICS, NAME
 from metriscope.studies.mahalanobis.trials.measure import TITLES
-from metriscope.studies.mahalanobis.trials.plan import METRICS
-from metriscope.studies.published import published
+from metriscope.studies.published import matching, published
 
 if TYPE_CHECKING:
     from metriscope.studies.judging import Tables
 
 __all__ = ["STATEMENTS"]
 
-RECORD = "author's record"
+ARTICLE = "Oursland 2024a, arXiv:2410.19352"
+EXPERIMENT = "Oursland 2024, exp_md"
+Notes: TypeAlias = "Callable[[Tables], str]"
 TITLE = {metric.name: metric.title for metric in METRICS}
 
-# The share of the source's epochs that counts for what training ends in.
+# The share of the source's epochs that a run needs to count for what training ends in.
 FULL = 1.0
-# Relative error under which two float64 computations of the same distance are the same: rounding of a hundred
-# terms, through covariances whose eigenvalues span five powers of ten.
+# Relative error below which two float64 computations of the same distance are equal: the rounding of a hundred terms,
+# with covariances whose eigenvalues span five powers of ten.
 SAME = 1e-9
 # Halfway between a network that learned the distance, 0, and one that lost a direction, 1.
 MOST = 0.5
-# In largest standard deviations: a tenth is near beside the data's own extent, and one is as far as the data reaches.
+# In largest standard deviations: a tenth is near compared with the extent of the data, and one is as far as it reaches.
 THROUGH = 0.1
 AWAY = 1.0
-# Half of what the author's record has in 2-D, 0.4 of 2; random directions give 0.04.
+# Half of the share in the author's record in 2-D, 0.4 pairs of 2; random directions give 0.04.
 PAIRED = 0.1
 # Halfway between a randomly rotated whitening and the principal axes themselves.
 HALFWAY = 0.5
 # Half the loss, in powers of ten.
 HALVED = -0.3
-# Fewer pairs could not contradict: 2^-8 is the largest such power under 0.05 / 8, by Holm over the eight criteria.
+# With fewer pairs no criterion can fail: 2^-8 is the largest power of 1/2 below 0.05 / 8, Holm's level for the first of
+# eight criteria.
 PAIRS = 8
 
-
-def _trained(dim: int, activation: str, column: str, region: Region, text: str, why: str) -> Criterion:
-    """Return a criterion on what training from random starts ends in."""
-    values = Values.of("trials", column, dim=dim, start="random", activation=activation)
-    return _on_gaussians(dim, f"{TITLES[activation]}, {text}", values, region, why)
+_on_gaussians = partial(Criterion, unit="gaussian", units="Gaussians", length=FULL)
+_on_pairs = partial(Criterion, unit="trial", units="pairs", test="rank", paired=True, fewest=PAIRS, length=FULL)
 
 
-def _on_gaussians(dim: int, text: str, values: Values, region: Region, why: str) -> Criterion:
-    level = f"{dim}-D"
-    return Criterion(text, values, region, why, unit="gaussian", units="Gaussians", level=level, length=FULL)
+@dataclass(frozen=True)
+class _Quantity:
+    """A column of the trials: where it must lie after training from random starts, by activation, and why."""
+
+    column: str
+    text: str
+    why: str
+    regions: Mapping[str, Region]
 
 
-def _each(make: Callable[[int], tuple[Criterion, ...]]) -> tuple[Criterion, ...]:
-    return tuple(criterion for dim in DIMS for criterion in make(dim))
+LEARNED = _Quantity(
+    "loss_ratio",
+    "loss on new points over that of one lost direction",
+    "Halfway between a network that learned the distance, 0, and one that lost one direction, 1.",
+    {"abs": Below(MOST), "relu": Below(MOST), "sigmoid": Above(MOST)},
+)
+NEAR = _Quantity(
+    "centering_sd",
+    "distance of hyperplanes to the mean in largest standard deviations",
+    "A tenth of the data's largest standard deviation is near, compared with the extent of the data.",
+    {"abs": Below(THROUGH), "relu": Below(THROUGH)},
+)
+FAR = _Quantity(
+    NEAR.column,
+    NEAR.text,
+    "One largest standard deviation away, a plane lies outside the bulk of the data along that axis.",
+    {"sigmoid": Above(AWAY)},
+)
+MIRRORED = _Quantity(
+    "pair_share",
+    "share of the possible mirrored pairs",
+    "Half of the share in the author's record in 2-D, 0.4 pairs of 2, and over twice that of random directions there.",
+    {"relu": Above(PAIRED)},
+)
+WHITE = _Quantity(
+    "whiteness",
+    "sphericity on the data side over that of one lost direction",
+    "Halfway between a metric that is white, 0, and one that is white but for one lost direction, 1.",
+    {"abs": Below(MOST), "relu": Above(MOST), "sigmoid": Above(MOST)},
+)
 
 
-def _learned(dim: int) -> tuple[Criterion, ...]:
-    text = "loss on new points over that of one lost direction"
-    why = "Halfway between a network that learned the distance, 0, and one that lost one direction, 1."
-    regions = {"abs": Below(MOST), "relu": Below(MOST), "sigmoid": Above(MOST)}
-    return tuple(_trained(dim, a, "loss_ratio", region, text, why) for a, region in regions.items())
-
-
-def _through(dim: int) -> tuple[Criterion, ...]:
-    text = "distance of hyperplanes to the mean in largest standard deviations"
-    near = "A tenth of the data's largest standard deviation is near, beside the extent of the data."
-    away = "One largest standard deviation away, a plane lies outside the bulk of the data along that axis."
-    return (
-        *(_trained(dim, a, "centering_sd", Below(THROUGH), text, near) for a in ("abs", "relu")),
-        _trained(dim, "sigmoid", "centering_sd", Above(AWAY), text, away),
-    )
-
-
-def _mirrored(dim: int) -> tuple[Criterion, ...]:
-    why = (
-        "Half of the share that the author's record has in 2-D, 0.4 pairs of 2, and over twice what random directions "
-        "give there."
-    )
-    return (_trained(dim, "relu", "pair_share", Above(PAIRED), "share of the possible mirrored pairs", why),)
-
-
-def _white(dim: int) -> tuple[Criterion, ...]:
-    text = "sphericity on the data side over that of one lost direction"
-    why = "Halfway between a metric that is white, 0, and one that is white but for one lost direction, 1."
-    regions = {"abs": Below(MOST), "relu": Above(MOST), "sigmoid": Above(MOST)}
-    return tuple(_trained(dim, a, "whiteness", region, text, why) for a, region in regions.items())
-
-
-def _recovered(dim: int) -> tuple[Criterion, ...]:
-    texts = {
-        "cosine_share": "share of the way from a randomly rotated whitening to the principal axes, by |cosine|",
-        "error_share": "share of the way from a randomly rotated whitening to the eigenvalues, by |log10 ratio|",
-    }
-    why = "Nearer to the principal axes than to a random rotation; both are averaged over as many trials."
+def _trained(*quantities: _Quantity) -> tuple[Criterion, ...]:
+    """Return the criteria on what training from random starts ends in, in every dimension."""
     return tuple(
-        _on_gaussians(dim, f"Abs, {text}", Values.of("axes", column, dim=dim), Above(HALFWAY), why)
+        _on_gaussians(
+            f"{TITLES[activation]}, {quantity.text}",
+            Values.of("trials", quantity.column, dim=dim, start="random", activation=activation),
+            region,
+            quantity.why,
+            level=f"{dim}-D",
+        )
+        for dim in DIMS
+        for quantity in quantities
+        for activation, region in quantity.regions.items()
+    )
+
+
+def _recovered() -> tuple[Criterion, ...]:
+    way = "share of the way from a randomly rotated whitening to the"
+    texts = {
+        "cosine_share": f"Abs, {way} principal axes, by |cosine|",
+        "error_share": f"Abs, {way} eigenvalues, by |log10 ratio|",
+    }
+    why = "Closer to the principal axes than to a random rotation; both are averaged over as many trials."
+    return tuple(
+        _on_gaussians(text, Values.of("axes", column, dim=dim), Above(HALFWAY), why, level=f"{dim}-D")
+        for dim in DIMS
         for column, text in texts.items()
     )
 
 
 def _started(start: str, level: str) -> tuple[Criterion, ...]:
     """Return the criteria on one start from clusters against the random one, trial by trial, on one Gaussian."""
-    why = f"Half the loss. {PAIRS} pairs are the fewest that could contradict under Holm's correction over this claim."
-    # The source names no dimension; in 100-D there are too few trials to be paired.
-    return tuple(_pair(dim, activation, start, level, why) for dim in DIMS[:2] for activation in ("abs", "relu"))
-
-
-def _pair(dim: int, activation: str, start: str, level: str, why: str) -> Criterion:
-    where = {"dim": dim, "gaussian": 0, "activation": activation}
-    ours, random = (Values.of("trials", "log_test", start=name, **where) for name in (start, "random"))
-    text = f"{dim}-D {TITLES[activation]}, log10 of the loss on new points less that from a random start"
-    return Criterion(
-        text,
-        ours,
-        Below(HALVED),
-        why,
-        unit="trial",
-        units="pairs",
-        test="rank",
-        minus=random,
-        paired=True,
-        fewest=PAIRS,
-        level=level,
-        length=FULL,
-    )
+    why = f"Half the loss. With fewer than {PAIRS} pairs nothing can fail under Holm's correction over this claim."
+    text = "log10 of the loss on new points less that from a random start"
+    found = []
+    # The source names no dimension; 100-D has too few trials for pairs.
+    for dim in DIMS[:2]:
+        for activation in ("abs", "relu"):
+            ours, random = (
+                Values.of("trials", "log_test", start=name, dim=dim, gaussian=0, activation=activation)
+                for name in (start, "random")
+            )
+            label = f"{dim}-D {TITLES[activation]}, {text}"
+            found.append(_on_pairs(label, ours, Below(HALVED), why, minus=random, level=level))
+    return tuple(found)
 
 
 def _against(metric: str, tables: Tables) -> list[Evidence]:
     """Return the mean of a metric on the main Gaussian beside the published mean, by dimension and activation."""
-    printed = published(NAME)
-    trials = tables["trials"]
-    main = trials[(trials["gaussian"] == 0) & (trials["start"] == "random")]
+    main = matching(tables["trials"], gaussian=0, start="random")
     rows = []
     for (dim, activation), part in main.groupby(["dim", "activation"], sort=False):
-        where = (printed["dim"] == dim) & (printed["activation"] == activation) & (printed["metric"] == metric)
-        theirs = printed[where]["mean"].dropna()
-        known = float(theirs.iloc[0]) if len(theirs) else None
+        printed = matching(published(NAME), dim=dim, activation=activation, metric=metric)["mean"].dropna()
+        known = float(printed.iloc[0]) if len(printed) else None
         values = part[metric].dropna()
         if len(values):
             label = f"{dim}-D {TITLES[activation]}: {TITLE[metric]}, mean of {len(values)} trials"
-            rows.append(Evidence(label, float(values.mean()), known, RECORD if known is not None else ""))
+            rows.append(Evidence(label, float(values.mean()), known, EXPERIMENT if known is not None else ""))
     return rows
 
 
 def _errors(identity: str, tables: Tables) -> list[Evidence]:
-    table = tables["identities"]
-    part = table[table["identity"] == identity].groupby("dim", sort=False)["error"]
-    return [
-        Evidence(f"{dim}-D: largest relative error of {len(e)}, float64", float(e.max(skipna=False))) for dim, e in part
-    ]
+    errors = matching(tables["identities"], identity=identity).groupby("dim", sort=False)["error"]
+    label = "{}-D: largest relative error of {}, float64"
+    return [Evidence(label.format(dim, len(e)), float(e.max(skipna=False))) for dim, e in errors]
 
 
 def _pairs_and_success(tables: Tables) -> str:
-    trials = tables["trials"]
-    relu = trials[(trials["activation"] == "relu") & (trials["start"] == "random")]
+    relu = matching(tables["trials"], activation="relu", start="random")
     parts = []
     for dim, rows in relu.groupby("dim", sort=False):
         exact = rows[rows["exact"]]
@@ -174,7 +177,7 @@ def _pairs_and_success(tables: Tables) -> str:
 
 
 def _beyond_chance(tables: Tables) -> str:
-    """Say on how many Gaussians the recovered axes are better than all but a few averages of random rotations."""
+    """Say on how many Gaussians the recovered axes are better than 97.5 % of the means over random rotations."""
     parts = []
     for dim, rows in tables["axes"].groupby("dim", sort=False):
         beyond = int((rows["cosine"] > rows["cosine_high"]).sum())
@@ -196,77 +199,78 @@ def _of_starts(tables: Tables) -> list[Evidence]:
     return found
 
 
-def _exact(identity: str) -> tuple[Criterion, ...]:
-    texts = {
-        "analytic": "largest relative error of the analytic network on new points, float64",
-        "mirrored": "largest relative difference of trained Abs networks rewritten with mirrored ReLU pairs, float64",
-    }
+def _exact(identity: str, text: str) -> tuple[Criterion, ...]:
     why = "Far more than the rounding of float64 with these covariances, far less than any error of substance."
     values = Values.of("identities", "error", identity=identity)
-    return (Criterion(texts[identity], values, Below(SAME), why, test="exact", units="networks"),)
+    return (Criterion(text, values, Below(SAME), why, test="exact", units="networks"),)
+
+
+def _by_dimension(
+    name: str, text: str, source: str, criteria: tuple[Criterion, ...], metric: str, notes: Notes | None = None
+) -> Statement:
+    """Return a claim that may depend on the dimension, with a metric's published means as evidence."""
+    return Statement(name, text, source, criteria, "dimension", notes, partial(_against, metric))
 
 
 STATEMENTS = (
     Statement(
         "C01",
         "A linear layer with Abs, W = Λ⁻¹ᐟ² Vᵀ and b = −W μ, gives the Mahalanobis distance exactly.",
-        "S0, S1",
-        _exact("analytic"),
+        f"{ARTICLE}; {EXPERIMENT}",
+        _exact("analytic", "largest relative error of the analytic network on new points, float64"),
         evidence=partial(_errors, "analytic"),
     ),
     Statement(
         "C02",
         "A mirrored pair of ReLU units equals one Abs unit.",
-        "S0",
-        _exact("mirrored"),
+        ARTICLE,
+        _exact(
+            "mirrored",
+            "largest relative difference of trained Abs networks rewritten with mirrored ReLU pairs, float64",
+        ),
         evidence=partial(_errors, "mirrored"),
     ),
-    Statement(
+    _by_dimension(
         "C03",
         "Abs and ReLU learn the distance, Sigmoid does not, in 2, 10 and 100 dimensions.",
-        "S1",
-        _each(_learned),
-        factor="dimension",
-        evidence=partial(_against, "train_mse"),
+        EXPERIMENT,
+        _trained(LEARNED),
+        "train_mse",
     ),
-    Statement(
+    _by_dimension(
         "C04",
         "Hyperplanes of Abs and ReLU pass through the mean; those of Sigmoid do not.",
-        "S1",
-        _each(_through),
-        factor="dimension",
-        evidence=partial(_against, "centering"),
+        EXPERIMENT,
+        _trained(NEAR, FAR),
+        "centering",
     ),
-    Statement(
+    _by_dimension(
         "C05",
         "ReLU forms mirrored pairs (author's record: only in 2-D).",
-        "S1",
-        _each(_mirrored),
-        factor="dimension",
+        EXPERIMENT,
+        _trained(MIRRORED),
+        "mirrored",
         notes=_pairs_and_success,
-        evidence=partial(_against, "mirrored"),
     ),
-    Statement(
+    _by_dimension(
         "C06",
         "Abs whitens: its sphericity norm is small; that of ReLU and Sigmoid is not.",
-        "S1",
-        _each(_white),
-        factor="dimension",
-        evidence=partial(_against, "sphericity"),
+        EXPERIMENT,
+        _trained(WHITE),
+        "sphericity",
     ),
-    Statement(
+    _by_dimension(
         "C07",
-        "Trained weights recover Λ⁻¹ᐟ² Vᵀ (S2 §3.3, S1's hypothesis; S0 expects only some whitening).",
-        "S2 §3.3, S1",
-        _each(_recovered),
-        factor="dimension",
+        "Trained weights recover Λ⁻¹ᐟ² Vᵀ (expected by both sources; Oursland 2024a expects only some whitening).",
+        f"Oursland 2025, §3.3, arXiv:2502.02103; {EXPERIMENT}",
+        _recovered(),
+        "eigenvalue_error",
         notes=_beyond_chance,
-        evidence=partial(_against, "eigenvalue_error"),
     ),
     Statement(
         "C08",
         "Initializing from clusters and their principal axes beats random initialization.",
-        "S0",
+        ARTICLE,
         (*_started("clusters", "one cluster"), *_started("clusters-2", "two clusters")),
         factor="number of clusters",
         evidence=_of_starts,

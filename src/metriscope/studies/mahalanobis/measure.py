@@ -1,4 +1,9 @@
-"""Measure and diagnose every trained network of the Mahalanobis study: stored runs to tidy tables."""
+"""Measure and diagnose every trained network of the Mahalanobis study: stored runs to tidy tables.
+
+The axes and eigenvalues that Abs recovers are compared with those of randomly rotated whitenings, because whitening is
+unique only up to a rotation. The null distribution is that of means over as many rotations as there are trials. Trials
+that lost a direction are left out, since no rotated whitening loses one.
+"""
 
 from __future__ import annotations
 
@@ -12,35 +17,29 @@ import pandas as pd
 import torch
 from torch import Tensor
 
+from metriscope.functional import whitening_factor
 from metriscope.nn import Mahalanobis
+from metriscope.probes import eigen_recovery
 from metriscope.report.plots import plane_nodes
-from metriscope.runs import Driver, Finished, Run, once
-from metriscope.studies.mahalanobis.axes.measure import axes, chance, kept_all
-from metriscope.studies.mahalanobis.axes.plan import Chance
+from metriscope.rng import derive, stream
+from metriscope.runs import Driver, Finished, Result, Run, once
+from metriscope.studies.mahalanobis import plan as planned
 from metriscope.studies.mahalanobis.diagnosis.measure import diagnosed
-from metriscope.studies.mahalanobis.diagnosis.plan import Diagnosis
-from metriscope.studies.mahalanobis.plan import SHORTEST, Plan, Training
-from metriscope.studies.mahalanobis.starts.measure import starts_compared
-from metriscope.studies.mahalanobis.train import problem
-from metriscope.studies.mahalanobis.trials.measure import (
-    TITLES,
-    Trained,
-    analytic_error,
-    best_trials,
-    measured,
-    networks,
-    start_name,
-    summary,
-    truth_row,
-)
-from metriscope.studies.mahalanobis.trials.plan import Analytic, Measurement
+from metriscope.studies.mahalanobis.plan import Chance, Diagnosis, DistanceTraining, MahalanobisPlan, Measurement
+from metriscope.studies.mahalanobis.train import draw_problem
+from metriscope.studies.mahalanobis.trials import measure as trial
+from metriscope.studies.published import matching
 
-__all__ = ["Panel", "Results", "measure"]
+__all__ = ["MahalanobisResults", "PlanePanel", "axes", "chance", "measure"]
+
+# What is recovered, and its column among the trials.
+QUANTITIES = {"cosine": "eigenvector_cosine", "error": "eigenvalue_error"}
+SUFFIXES = ("", "_chance", "_low", "_high", "_share")
 
 
 @dataclass(frozen=True, eq=False)
-class Panel:
-    """One network in the plane: its hyperplanes, and its distance on the nodes around the training points."""
+class PlanePanel:
+    """One 2-D network: its hyperplanes, and its distance on a grid of nodes around the training points."""
 
     title: str
     weight: np.ndarray
@@ -55,102 +54,82 @@ class Panel:
 
 
 @dataclass(frozen=True, eq=False)
-class Results:
+class MahalanobisResults:
     """What was measured, as tables; for the 2-D figure the training points and the networks shown."""
 
     tables: Mapping[str, pd.DataFrame]
     points: np.ndarray
-    panels: tuple[Panel, ...]
+    panels: tuple[PlanePanel, ...]
 
     def select(self, **where: object) -> pd.DataFrame:
         """Return the trials on the main Gaussian that match."""
-        rows = self.tables["trials"]
-        rows = rows[rows["gaussian"] == 0]
-        for name, value in where.items():
-            rows = rows[rows[name] == value]
-        return rows
+        return matching(self.tables["trials"], gaussian=0, **where)
 
 
-def measure(plan: Plan, runs: Finished, driver: Driver) -> Results:
+def measure(plan: MahalanobisPlan, runs: Finished, driver: Driver) -> MahalanobisResults:
     """Measure all networks, and diagnose those on the main Gaussian of each dimension."""
-    main = [job for job in plan.jobs() if job.task.gaussian == 0]
-    found = _measurements(plan, runs, driver)
-    diagnoses = _diagnoses(plan, runs, driver)
+    jobs = plan.jobs()
+    main = [job for job in jobs if job.task.gaussian == 0]
+    specs = {job: _measurement(plan, job) for job in jobs}
+    work = once(lambda spec: trial.measured(spec, runs[spec.training]))
+    done = driver.perform(specs.values(), work, "mahalanobis: measuring")
+    found = {job: done[spec] for job, spec in specs.items()}
+    diagnoses = _diagnoses(plan, main, runs, driver)
     rows = [*_truths(plan), *(_placed(plan, job, run.table("trials")) for job, run in found.items())]
     trials = pd.concat(rows, ignore_index=True).sort_values("dim", kind="stable", ignore_index=True)
-    first = trials[trials["gaussian"] == 0]
-    history = pd.concat([_named(job, runs[job].table("history")) for job in main], ignore_index=True)
+    first = matching(trials, gaussian=0)
+    history = _joined({job: runs[job] for job in main}, "history")
     tables = {
         "trials": trials,
-        "summary": summary(first),
+        "summary": trial.summary(first),
         "history": history,
-        "diagnoses": pd.concat(diagnoses, ignore_index=True),
+        "diagnoses": diagnoses,
         "spectra": _joined(found, "spectra"),
         "recovery": _joined(found, "recovery"),
-        "starts": starts_compared(first, history),
+        "starts": trial.starts_compared(first, history),
         "gaussians": _gaussians(trials),
         "identities": _identities(plan, found),
-        "axes": axes(trials, _chances(plan, kept_all(trials), driver)),
+        "axes": axes(trials, _chances(plan, trials, driver)),
     }
-    return Results(tables, *_plane(plan, first, runs))
+    return MahalanobisResults(tables, *_plane(plan, first, runs))
 
 
-def _measurement(plan: Plan, job: Training) -> Measurement:
+def _measurement(plan: MahalanobisPlan, job: DistanceTraining) -> Measurement:
     return Measurement(job, plan.size(job.task.dim, job.task.gaussian).test_samples)
 
 
-def _measurements(plan: Plan, runs: Finished, driver: Driver) -> dict[Training, Run]:
-    specs = {job: _measurement(plan, job) for job in plan.jobs()}
-    work = once(lambda spec: measured(spec, runs[spec.training]))
-    done = driver.perform(specs.values(), work, "mahalanobis: measuring")
-    return {job: done[spec] for job, spec in specs.items()}
-
-
-def _diagnoses(plan: Plan, runs: Finished, driver: Driver) -> list[pd.DataFrame]:
-    """Diagnose the trials on the main Gaussians; those that have barely begun are not gone on with."""
-    jobs = [job for job in plan.jobs() if job.task.gaussian == 0]
-    begun = [plan.length(job.task.dim) >= SHORTEST for job in jobs]
-    specs = [
-        Diagnosis(job) if trained else Diagnosis(job, iterations=0, large_iterations=0)
-        for job, trained in zip(jobs, begun, strict=True)
-    ]
+def _diagnoses(plan: MahalanobisPlan, jobs: list[DistanceTraining], runs: Finished, driver: Driver) -> pd.DataFrame:
+    """Diagnose trials; the second optimizer takes no step from those that have barely begun."""
+    begun = {job: plan.length(job.task.dim) >= planned.SHORTEST for job in jobs}
+    specs = [Diagnosis(job) if begun[job] else Diagnosis(job, iterations=0, large_iterations=0) for job in jobs]
     work = once(lambda spec: diagnosed(spec, runs[spec.training]))
     done = driver.perform(specs, work, "mahalanobis: diagnosing")
-    return [done[spec].table("diagnosis") for spec in specs]
+    return pd.concat([done[spec].table("diagnosis") for spec in specs], ignore_index=True)
 
 
-def _truths(plan: Plan) -> list[pd.DataFrame]:
+def _truths(plan: MahalanobisPlan) -> list[pd.DataFrame]:
     first = [plan.group(dim, "random")[0] for dim in plan.sizes]
-    return [_placed(plan, job, truth_row(_measurement(plan, job))) for job in first]
+    return [_placed(plan, job, trial.truth_row(_measurement(plan, job))) for job in first]
 
 
-def _placed(plan: Plan, job: Training, table: pd.DataFrame) -> pd.DataFrame:
-    dim, gaussian = job.task.dim, job.task.gaussian
-    shares = {"length": plan.length(dim, gaussian), "protocol": plan.protocol(dim, gaussian)}
-    return table.assign(gaussian=gaussian, **shares)
+def _placed(plan: MahalanobisPlan, job: DistanceTraining, table: pd.DataFrame) -> pd.DataFrame:
+    where = (job.task.dim, job.task.gaussian)
+    return table.assign(gaussian=where[1], length=plan.length(*where), protocol=plan.protocol(*where))
 
 
-def _named(job: Training, table: pd.DataFrame) -> pd.DataFrame:
-    return table.assign(dim=job.task.dim, gaussian=job.task.gaussian, start=start_name(job.start))
+def _joined(found: Mapping[DistanceTraining, Run], name: str) -> pd.DataFrame:
+    """Return one table of several runs, with the dimension, Gaussian and start of each."""
+    named = [
+        run.table(name).assign(dim=job.task.dim, gaussian=job.task.gaussian, start=job.start_name)
+        for job, run in found.items()
+    ]
+    return pd.concat(named, ignore_index=True)
 
 
-def _joined(found: Mapping[Training, Run], name: str) -> pd.DataFrame:
-    return pd.concat([_named(job, run.table(name)) for job, run in found.items()], ignore_index=True)
-
-
-def _chances(plan: Plan, kept: pd.DataFrame, driver: Driver) -> dict[Chance, Run]:
-    """Return what chance recovers on the Gaussians on which there is something to compare with it."""
-    asked = set(zip(kept["dim"], kept["gaussian"], strict=True))
-    tasks = dict.fromkeys(job.task for job in plan.jobs())
-    specs = [Chance(task) for task in tasks if (task.dim, task.gaussian) in asked]
-    done = driver.perform(specs, once(chance), "mahalanobis: what chance recovers")
-    return {spec: done[spec] for spec in specs}
-
-
-def _identities(plan: Plan, found: Mapping[Training, Run]) -> pd.DataFrame:
+def _identities(plan: MahalanobisPlan, found: Mapping[DistanceTraining, Run]) -> pd.DataFrame:
     """Return the errors of the analytic networks, and of trained Abs networks rewritten with ReLU."""
-    tasks = dict.fromkeys(job.task for job in plan.jobs())
-    rows = [{"dim": t.dim, "gaussian": t.gaussian, "error": analytic_error(Analytic(t))} for t in tasks]
+    tasks, points = dict.fromkeys(job.task for job in plan.jobs()), planned.ANALYTIC_POINTS
+    rows = [{"dim": t.dim, "gaussian": t.gaussian, "error": trial.analytic_error(t, points)} for t in tasks]
     analytic = pd.DataFrame(rows).assign(identity="analytic", start="none", trial=0)
     return pd.concat([analytic, _joined(found, "identities")], ignore_index=True).assign(protocol=True)
 
@@ -162,30 +141,91 @@ def _gaussians(trials: pd.DataFrame) -> pd.DataFrame:
     return means.rename("mse").reset_index()
 
 
-def _plane(plan: Plan, trials: pd.DataFrame, runs: Finished) -> tuple[np.ndarray, tuple[Panel, ...]]:
+def _kept_all(trials: pd.DataFrame) -> pd.DataFrame:
+    """Return the trials of Abs from random starts that kept all directions."""
+    return matching(trials, activation="abs", start="random", lost=0)
+
+
+def _chances(plan: MahalanobisPlan, trials: pd.DataFrame, driver: Driver) -> dict[Chance, Run]:
+    """Return what chance recovers on the Gaussians on which some trial kept all directions."""
+    kept = _kept_all(trials)
+    asked = set(zip(kept["dim"], kept["gaussian"], strict=True))
+    tasks = dict.fromkeys(job.task for job in plan.jobs())
+    specs = [Chance(task) for task in tasks if (task.dim, task.gaussian) in asked]
+    done = driver.perform(specs, once(chance), "mahalanobis: what chance recovers")
+    return {spec: done[spec] for spec in specs}
+
+
+def chance(spec: Chance) -> Result:
+    """Return mean |cosine| and eigenvalue error of each randomly rotated whitening."""
+    task = spec.task
+    cov = draw_problem(task).gaussian.cov
+    factor = whitening_factor(cov)
+    generator = stream(task.seed, planned.NAME, task.dim, "rotations", task.gaussian)
+    rows = []
+    for _ in range(spec.draws):
+        rotation, _ = torch.linalg.qr(torch.randn(task.dim, task.dim, generator=generator, dtype=torch.float64))
+        found = eigen_recovery(rotation @ factor, cov)
+        rows.append({"cosine": found.mean_cosine, "error": found.log_error})
+    return Result({"chance": pd.DataFrame(rows)})
+
+
+def axes(trials: pd.DataFrame, found: Mapping[Chance, Run]) -> pd.DataFrame:
+    """Return one row per Gaussian on which a trial of Abs from a random start kept all directions."""
+    every, rows = _kept_all(trials), []
+    for spec, run in found.items():
+        where = {"dim": spec.task.dim, "gaussian": spec.task.gaussian}
+        kept = matching(every, **where)
+        if len(kept):
+            compared = _beside_chance(kept, spec, run.table("chance"))
+            ours = {name: kept[name].iloc[0] for name in ("length", "protocol")}
+            rows.append({**where, "trials": len(kept), **compared, **ours})
+    columns = ["dim", "gaussian", "trials", *(f"{q}{s}" for q in QUANTITIES for s in SUFFIXES), "length", "protocol"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _beside_chance(kept: pd.DataFrame, spec: Chance, rotations: pd.DataFrame) -> dict[str, float]:
+    """Return the mean over trials, the mean and range of the null, and the share of the way to perfect recovery."""
+    task = spec.task
+    generator = np.random.default_rng(derive(task.seed, planned.NAME, task.dim, "means", task.gaussian))
+    rows = generator.integers(len(rotations), size=(spec.means, len(kept)))
+    found: dict[str, float] = {}
+    for quantity, perfect in (("cosine", 1.0), ("error", 0.0)):
+        ours, means = float(kept[QUANTITIES[quantity]].mean()), rotations[quantity].to_numpy()[rows].mean(1)
+        expected = float(rotations[quantity].mean())
+        low, high = np.quantile(means, [1 - spec.high, spec.high])
+        # In one dimension there is nothing to rotate, and chance is perfect.
+        share = (ours - expected) / (perfect - expected) if perfect != expected else float("nan")
+        found |= dict(zip((f"{quantity}{s}" for s in SUFFIXES), (ours, expected, low, high, share), strict=True))
+    return found
+
+
+def _plane(plan: MahalanobisPlan, trials: pd.DataFrame, runs: Finished) -> tuple[np.ndarray, tuple[PlanePanel, ...]]:
     """Return the 2-D training points and what to draw over them: the truth, each best run, a failed Abs run."""
     if 2 not in plan.sizes:
         return np.empty((0, 2)), ()
-    rows = trials[(trials["dim"] == 2) & (trials["start"] == "random")]
-    known = list(chain.from_iterable(networks(runs[job], job) for job in plan.group(2, "random")))
-    task = problem(plan.group(2, "random")[0].task)
-    points = task.x.double().numpy()
+    jobs, titles = plan.group(2, "random"), trial.TITLES
+    known = list(chain.from_iterable(trial.networks(runs[job], job) for job in jobs))
+    problem = draw_problem(jobs[0].task)
+    points = problem.x.double().numpy()
     nodes = torch.from_numpy(plane_nodes(points)).float()
-    exact = Mahalanobis.from_gaussian(task.gaussian.mean, task.gaussian.cov, dtype=torch.float32)
-    panels = [_panel(TITLES["truth"], exact, nodes)]
-    best = best_trials(rows).itertuples()
-    panels += [_panel(f"{TITLES[str(row.activation)]}, best run", _find(known, row), nodes) for row in best]
-    failed = rows[(rows["activation"] == "abs") & (rows["lost"] > 0)].nlargest(1, "train_mse")
-    panels += [_panel(f"{TITLES['abs']}, a direction lost", _find(known, row), nodes) for row in failed.itertuples()]
-    return points, tuple(panels)
+    rows = matching(trials, dim=2, start="random")
+    best = trial.best_trials(rows).itertuples()
+    failed = rows[(rows["activation"] == "abs") & (rows["lost"] > 0)].nlargest(1, "train_mse").itertuples()
+    shown = [
+        (titles["truth"], trial.truth(problem).model),
+        *((f"{titles[str(row.activation)]}, best run", _find(known, row)) for row in best),
+        *((f"{titles['abs']}, a direction lost", _find(known, row)) for row in failed),
+    ]
+    return points, tuple(_panel(title, model, nodes) for title, model in shown)
 
 
-def _find(known: list[Trained], row: Any) -> Mahalanobis:
+def _find(known: list[trial.TrainedDistance], row: Any) -> Mahalanobis:
     return next(n.model for n in known if (n.activation, n.trial) == (row.activation, row.trial))
 
 
-def _panel(title: str, model: Mahalanobis, nodes: Tensor) -> Panel:
+def _panel(title: str, model: Mahalanobis, nodes: Tensor) -> PlanePanel:
     with torch.no_grad():
         field = model(nodes).numpy()
     linear = model.linear
-    return Panel(title, linear.weight.detach().double().numpy(), linear.bias.detach().double().numpy(), field)
+    return PlanePanel(title, linear.weight.detach().double().numpy(), linear.bias.detach().double().numpy(), field)

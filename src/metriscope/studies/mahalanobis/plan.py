@@ -1,4 +1,4 @@
-"""What the Mahalanobis study asks for: protocols as rows, one frozen job per few trials.
+"""What the Mahalanobis study runs and measures: protocols as rows, and every job as a frozen dataclass.
 
 This module loads no tensor library, so that a bad request is refused before anything heavy loads.
 """
@@ -11,43 +11,28 @@ from typing import Annotated, Literal
 
 from tyro.conf import arg
 
-__all__ = [
-    "ACTIVATIONS",
-    "DIMS",
-    "EXACT",
-    "GROUP",
-    "NAME",
-    "PAPER",
-    "SHORTEST",
-    "STARTS",
-    "TIMES",
-    "TITLE",
-    "Further",
-    "Options",
-    "Plan",
-    "Recipe",
-    "Size",
-    "Start",
-    "Task",
-    "Training",
-    "plan",
-]
+__all__ = ["ACTIVATIONS", "DIMS", "EXACT", "GROUP", "METRICS", "NAME", "OPTIONS", "OUTCOMES", "PAPER", "SHORTEST"]
+__all__ += ["STARTS", "TIMES", "TITLE", "Chance", "Diagnosis", "DistanceRecipe", "DistanceTraining", "Further"]
+__all__ += ["GaussianTask", "MahalanobisOptions", "MahalanobisPlan", "Measurement", "Metric", "Size", "Start", "plan"]
 
 NAME = "mahalanobis"
 TITLE = "Learning the Mahalanobis distance"
 TIMES = {"quick": "1 to 2 minutes on two cores", "paper": "2 days on two cores, most of it in 100-D"}
 ACTIVATIONS = ("abs", "relu", "sigmoid")
 
-# A trial has learned the distance exactly if its training loss is under this share of what theory says that one lost
-# direction costs: the one meaning of the word in every table, diagnosis and verdict.
+# A trial has learned the distance exactly if its training loss is below this share of the loss that theory predicts
+# for one lost direction. Every table, diagnosis and verdict uses this definition.
 EXACT = 0.02
 
-# Below this share of the source's epochs a trial has barely begun, and why it failed is not asked.
+# A trial trained for less than this share of the source's epochs has barely begun: why it failed is not investigated.
 SHORTEST = 0.1
 
-# Trials are computed in groups of this size, whatever the machine: a group is what is stored, and what is
-# lost at most between two checkpoints.
+# Trials are trained and stored in groups of this size on every machine. A killed run loses at most what one group
+# computed since its last checkpoint.
 GROUP = 4
+
+# New points on which the analytic network is compared with the distance computed by solving.
+ANALYTIC_POINTS = 1_000
 
 
 @dataclass(frozen=True)
@@ -70,7 +55,7 @@ class Further:
 
 @dataclass(frozen=True)
 class Start:
-    """How the hyperplanes are placed before training; no clusters: at random."""
+    """How the hyperplanes are placed before training: from this many clusters, or at random if None."""
 
     clusters: int | None = None
 
@@ -92,8 +77,9 @@ DIMS = tuple(PAPER)
 
 STARTS = {"random": Start(), "clusters": Start(clusters=1), "clusters-2": Start(clusters=2)}
 
-# The published results are those of one Gaussian per dimension. What holds for Gaussians at large is measured on more
-# of them; 100-D has none, at hours each. In 10-D quick runs these at full length, so that there is something to judge.
+# The published results are those of one Gaussian per dimension. What holds for Gaussians in general is measured on
+# further ones; 100-D has none, because each would take hours. In 10-D the quick profile runs them at full length, so
+# that there is something to judge.
 PROFILE_OTHERS = {
     "paper": {2: Further(19, PAPER[2]), 10: Further(4, PAPER[10])},
     "quick": {2: Further(4, PAPER[2]), 10: Further(4, replace(PAPER[10], trials=4))},
@@ -101,7 +87,7 @@ PROFILE_OTHERS = {
 
 
 @dataclass(frozen=True)
-class Task:
+class GaussianTask:
     """One Gaussian and the training points drawn from it: its number, and how Gaussians are drawn."""
 
     dim: int
@@ -113,7 +99,7 @@ class Task:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class DistanceRecipe:
     """How a network is trained: full-batch Adam on the mean squared error."""
 
     epochs: int
@@ -123,20 +109,121 @@ class Recipe:
 
 
 @dataclass(frozen=True)
-class Training:
+class DistanceTraining:
     """A few trials of every activation on one Gaussian: the unit that is computed, stored and resumed."""
 
-    task: Task
-    recipe: Recipe
+    task: GaussianTask
+    recipe: DistanceRecipe
     trials: tuple[int, ...]
     activations: tuple[str, ...] = ACTIVATIONS
     start: Start = Start()
-    engine: int = 1  # raised when the same request would end in other numbers
+    engine: int = 1  # raised when the same request would give different weights
+    study: str = NAME
+
+    @property
+    def start_name(self) -> str:
+        """The name of the start in ``STARTS``."""
+        return next(name for name, known in STARTS.items() if known == self.start)
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One measured quantity: its column, its title for readers, and whether the published record prints it."""
+
+    name: str
+    title: str
+    published: bool = True
+
+
+METRICS = (
+    Metric("train_mse", "MSE, training points"),
+    Metric("test_mse", "MSE, new points"),
+    Metric("mirrored", "mirrored pairs"),
+    Metric("centering", "distance of hyperplanes to the mean"),
+    Metric("sphericity", "sphericity norm"),
+    Metric("eigenvalue_error", "eigenvalue error, |log10 ratio|", published=False),
+    Metric("eigenvector_cosine", "eigenvector |cosine|", published=False),
+    Metric("metric_error", "relative error of the Mahalanobis matrix", published=False),
+    Metric("data_sphericity", "sphericity on the data side", published=False),
+    Metric("rank", "rank of the metric", published=False),
+    Metric("constant", "standing-in constant", published=False),
+)
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """Every metric of the networks of one training.
+
+    Two units are mirrored if their |cosine| is at least ``mirror``. A direction is lost if the metric gives it less
+    than ``lost`` of its true squared length. A trial is exact if its training loss is below ``exact`` times the loss
+    of one lost direction. Abs networks are rewritten with ReLU and compared on the first ``rewritten`` training points.
+    """
+
+    training: DistanceTraining
+    test_samples: int
+    mirror: float = 0.999
+    lost: float = 0.1
+    exact: float = EXACT
+    rewritten: int = 200
+    method: int = 2  # raised when the same request would give other numbers
+    study: str = NAME
+
+
+OUTCOMES = {
+    "exact": "learned the distance",
+    "reaches exact": "was still descending; a second optimizer that continues from there learns the distance",
+    "descends elsewhere": "was still descending; a second optimizer reaches another stationary point, not exact either",
+    "true minimum": "is at a local minimum: every direction curves up or is a symmetry",
+    "saddle": "is at a saddle that neither optimizer left",
+    "stationary": "is at a stationary point whose curvature was not computed (too many parameters)",
+    "not converged": "has too large a gradient, even after the second optimizer's iterations, to tell where it ends",
+}
+
+
+@dataclass(frozen=True)
+class Diagnosis:
+    """Why each trial of a training ended as it did.
+
+    A loss below ``exact`` times the loss of one lost direction counts as learned. At a stationary point no component of
+    the gradient exceeds ``gradient``, in whitened coordinates. A trial counts as still descending if the second
+    optimizer lowers its loss by the share ``descent``. A curvature counts as downward if it is below minus ``downward``
+    times the largest one, since symmetries make exact zeros. Networks of more than ``large`` parameters get fewer
+    iterations, and their Hessian is not computed.
+    """
+
+    training: DistanceTraining
+    exact: float = EXACT
+    gradient: float = 1e-6
+    descent: float = 0.1
+    downward: float = 1e-5
+    difference: float = 1e-5
+    iterations: int = 2_000
+    memory: int = 30
+    large: int = 1_000
+    large_iterations: int = 60
+    lost: float = 0.1
+    method: int = 2  # raised when the same request would give other outcomes
     study: str = NAME
 
 
 @dataclass(frozen=True)
-class Plan:
+class Chance:
+    """How well randomly rotated whitenings of one Gaussian recover its principal axes: the null distribution of C07.
+
+    ``draws`` rotations are drawn. Their mean over as many rotations as there are trials is drawn ``means`` times;
+    ``high`` is the upper quantile of these means that is reported.
+    """
+
+    task: GaussianTask
+    draws: int = 400
+    means: int = 2_000
+    high: float = 0.975
+    method: int = 1  # raised when the same request would give other numbers
+    study: str = NAME
+
+
+@dataclass(frozen=True)
+class MahalanobisPlan:
     """Everything one call of the study will compute, and how far that is from the paper's protocol."""
 
     profile: str
@@ -146,47 +233,41 @@ class Plan:
     seed: int = 0
     starts: tuple[str, ...] = tuple(STARTS)
 
-    def jobs(self) -> tuple[Training, ...]:
-        """Return every training, one dimension after the other, further Gaussians last."""
-        main = [job for dim in self.sizes for start in self.starts for job in self.group(dim, start)]
-        further = [
-            job
-            for dim, more in self.others.items()
-            for number in range(1, more.count + 1)
-            for job in self.group(dim, "random", number)
-        ]
-        return (*main, *further)
+    def jobs(self) -> tuple[DistanceTraining, ...]:
+        """Return every training, dimension by dimension, further Gaussians last."""
+        asked = [(dim, start, 0) for dim in self.sizes for start in self.starts]
+        asked += [(dim, "random", i) for dim, more in self.others.items() for i in range(1, more.count + 1)]
+        return tuple(job for where in asked for job in self.group(*where))
 
-    def group(self, dim: int, start: str, gaussian: int = 0) -> tuple[Training, ...]:
+    def group(self, dim: int, start: str, gaussian: int = 0) -> tuple[DistanceTraining, ...]:
         """Return the trainings of one dimension, start and Gaussian, in order of their trials."""
         size = self.size(dim, gaussian)
-        task, recipe = Task(dim, size.samples, gaussian, self.seed), Recipe(size.epochs)
+        task, recipe = GaussianTask(dim, size.samples, gaussian, self.seed), DistanceRecipe(size.epochs)
         parts = [tuple(range(i, min(i + GROUP, size.trials))) for i in range(0, size.trials, GROUP)]
-        return tuple(Training(task, recipe, part, self.activations, STARTS[start]) for part in parts)
+        return tuple(DistanceTraining(task, recipe, part, self.activations, STARTS[start]) for part in parts)
 
     def size(self, dim: int, gaussian: int = 0) -> Size:
         """Return how much is run on one Gaussian."""
         return self.others[dim].size if gaussian else self.sizes[dim]
 
     def length(self, dim: int, gaussian: int = 0) -> float:
-        """Return the share of the source's epochs that is run; of its nearest dimension, if it has not this one."""
+        """Return the share of the source's epochs that is run, at its nearest dimension if it lacks this one."""
         return self.size(dim, gaussian).epochs / PAPER[_nearest(dim)].epochs
 
     def protocol(self, dim: int, gaussian: int = 0) -> bool:
-        """Return whether the source's own protocol is run, or more than it."""
+        """Return whether at least as many epochs and samples are run as the source's protocol asks for."""
         size, full = self.size(dim, gaussian), PAPER.get(dim)
         return full is not None and size.epochs >= full.epochs and size.samples >= full.samples
 
     def deviations(self) -> tuple[str, ...]:
-        """Return one sentence for each way in which this plan is smaller than the paper's protocol."""
+        """Return one sentence for each way in which this plan differs from the paper's protocol."""
         found = []
         for dim, size in self.sizes.items():
             full = PAPER.get(dim)
             if full is None:
                 found.append(f"{dim}-D is not in the paper; it runs as {_nearest(dim)}-D does.")
             elif size != full:
-                names = ("samples", "epochs", "trials")
-                parts = [(n, getattr(size, n), getattr(full, n)) for n in names]
+                parts = [(n, getattr(size, n), getattr(full, n)) for n in ("samples", "epochs", "trials")]
                 changed = [f"{ours:,} {n} in place of {paper:,}" for n, ours, paper in parts if ours != paper]
                 found.append(f"{dim}-D: {', '.join(changed)}.")
         if set(self.activations) != set(ACTIVATIONS):
@@ -194,27 +275,25 @@ class Plan:
         return tuple(found)
 
 
+_TRIALS = arg(help_behavior_hint="(default: 20; quick: 20 / 8 / 2, further Gaussians 20 / 4)")
+_QUICK_EPOCHS = "quick: 10,000 / 10,000 / 100, further Gaussians 10,000 / 50,000"
+_EPOCHS = arg(help_behavior_hint=f"(default: 10,000 / 50,000 / 250,000; {_QUICK_EPOCHS})")
+_SAMPLES = arg(help_behavior_hint="(default: 1,000 / 1,000 / 10,000)")
+
+
 @dataclass(frozen=True)
-class Options:
+class MahalanobisOptions:
     """Options of the Mahalanobis study."""
 
     profile: Literal["quick", "paper"] = "quick"
     """How much to run."""
     dims: tuple[int, ...] = DIMS
     """Dimensions of the Gaussians; one that is not in the paper runs as the nearest that is, in log scale."""
-    trials: Annotated[
-        int | None, arg(help_behavior_hint="(default: 20; quick: 20 / 8 / 2, further Gaussians 20 / 4)")
-    ] = None
+    trials: Annotated[int | None, _TRIALS] = None
     """Trainings of each network on each Gaussian, in 2-D / 10-D / 100-D."""
-    epochs: Annotated[
-        int | None,
-        arg(
-            help_behavior_hint="(default: 10,000 / 50,000 / 250,000; "
-            "quick: 10,000 / 10,000 / 100, further Gaussians 10,000 / 50,000)"
-        ),
-    ] = None
+    epochs: Annotated[int | None, _EPOCHS] = None
     """Full-batch steps of Adam, in 2-D / 10-D / 100-D."""
-    samples: Annotated[int | None, arg(help_behavior_hint="(default: 1,000 / 1,000 / 10,000)")] = None
+    samples: Annotated[int | None, _SAMPLES] = None
     """Training points, in 2-D / 10-D / 100-D."""
     activations: tuple[str, ...] = ACTIVATIONS
     """Which networks to train."""
@@ -222,10 +301,13 @@ class Options:
     """Root of all random streams."""
 
 
-def plan(options: Options) -> Plan:
+OPTIONS = MahalanobisOptions
+
+
+def plan(options: MahalanobisOptions) -> MahalanobisPlan:
     """Return the plan of a profile, scaled by ``trials``, ``epochs`` and ``samples`` where given.
 
-    >>> plan(Options("paper", dims=(2,), trials=5)).sizes[2]
+    >>> plan(MahalanobisOptions("paper", dims=(2,), trials=5)).sizes[2]
     Size(samples=1000, epochs=10000, trials=5, test_samples=1000)
     """
     _check(options)
@@ -236,7 +318,7 @@ def plan(options: Options) -> Plan:
     chosen = tuple(a for a in ACTIVATIONS if a in options.activations)
     more = {d: row for d, row in PROFILE_OTHERS[options.profile].items() if d in sizes}
     others = {d: replace(row, size=replace(row.size, **given)) for d, row in more.items()}
-    return Plan(options.profile, sizes, chosen, others, options.seed)
+    return MahalanobisPlan(options.profile, sizes, chosen, others, options.seed)
 
 
 def _nearest(dim: int) -> int:
@@ -244,7 +326,7 @@ def _nearest(dim: int) -> int:
     return min(DIMS, key=lambda known: abs(math.log(known / dim)))
 
 
-def _check(options: Options) -> None:
+def _check(options: MahalanobisOptions) -> None:
     if options.profile not in PROFILES:
         raise ValueError(f"unknown profile {options.profile!r}: there are {', '.join(PROFILES)}")
     for name, least in {"trials": 1, "epochs": 1, "samples": 2}.items():
@@ -253,9 +335,8 @@ def _check(options: Options) -> None:
             raise ValueError(f"--{name} must be at least {least}, not {value}")
     if not options.dims or not options.activations:
         raise ValueError("--dims and --activations need at least one value each")
-    for dim in options.dims:
-        if dim < 1:
-            raise ValueError(f"--dims must be 1 or more, not {dim}")
+    if min(options.dims) < 1:
+        raise ValueError(f"--dims must be 1 or more, not {min(options.dims)}")
     for activation in options.activations:
         if activation not in ACTIVATIONS:
             raise ValueError(f"unknown activation {activation!r}: there are {', '.join(ACTIVATIONS)}")

@@ -17,40 +17,40 @@ from metriscope.data import Gaussian, random_gaussian
 from metriscope.nn import Mahalanobis, init_from_clusters, init_through_points
 from metriscope.rng import stream
 from metriscope.runs import Result, Work
-from metriscope.studies.mahalanobis.plan import NAME, Task, Training
+from metriscope.studies.mahalanobis.plan import NAME, DistanceTraining, GaussianTask
 from metriscope.train import Cohort, CohortPass, Protocol, engine_for
 
-__all__ = ["WORK", "Problem", "cohorts_of", "network", "problem"]
+__all__ = ["WORK", "DistanceProblem", "cohorts_of", "draw_problem", "network"]
 
 
 @dataclass(frozen=True)
-class Problem:
-    """One Gaussian, its training points, and their true distances, in float32 as they are trained on."""
+class DistanceProblem:
+    """One Gaussian, its training points and their true distances, in the float32 precision used for training."""
 
     gaussian: Gaussian
     x: Float[Tensor, "n d"]
     y: Float[Tensor, n]
 
     def fresh(self, count: int, generator: torch.Generator) -> tuple[Tensor, Tensor]:
-        """Return points that no network has seen, and their true distances."""
+        """Return points that no network was trained on, and their true distances."""
         x = self.gaussian.sample(count, generator)
         return x.float(), self.gaussian.distance(x).float()
 
 
-def problem(task: Task) -> Problem:
+def draw_problem(task: GaussianTask) -> DistanceProblem:
     """Return a task's Gaussian and the training points that all its trials share."""
     here = (task.seed, NAME, task.dim)
     gaussian = random_gaussian(task.dim, stream(*here, "gaussian", task.gaussian), task.ridge, task.spread)
     x = gaussian.sample(task.samples, stream(*here, "training points", task.gaussian))
-    return Problem(gaussian, x.float(), gaussian.distance(x).float())
+    return DistanceProblem(gaussian, x.float(), gaussian.distance(x).float())
 
 
-def network(job: Training, activation: str, trial: int, x: Float[Tensor, "n d"]) -> Mahalanobis:
+def network(job: DistanceTraining, activation: str, trial: int, x: Float[Tensor, "n d"]) -> Mahalanobis:
     """Return one trial's network before training.
 
-    A random start draws 2D units per trial and gives the first D to Abs, so that all activations begin
-    from the same hyperplanes. A start from clusters sees its own resample of the training points:
-    otherwise all trials would begin alike.
+    A random start draws 2D units per trial and gives the first D to Abs, so that all activations begin with the same
+    hyperplanes. A start from clusters uses the trial's own bootstrap resample of the training points; otherwise all
+    trials would start from the same weights.
     """
     dim = job.task.dim
     here = (job.task.seed, NAME, dim, job.task.gaussian, "trial", trial)
@@ -70,37 +70,33 @@ def network(job: Training, activation: str, trial: int, x: Float[Tensor, "n d"])
     return model
 
 
-def cohorts_of(job: Training) -> list[Cohort]:
-    """Return a job's networks before training, each a cohort of its own."""
-    task, recipe = problem(job.task), job.recipe
+def cohorts_of(job: DistanceTraining) -> list[Cohort]:
+    """Return a job's networks before training, one cohort per network."""
+    problem, recipe = draw_problem(job.task), job.recipe
     protocol = Protocol(recipe.epochs, "adam", recipe.lr, recipe.betas, recipe.eps, loss="mse")
     cohorts = []
-    # The widest networks first: threads that share them out then finish together.
+    # The widest networks come first, so that the threads that share the work finish at about the same time.
     for activation in reversed(job.activations):
         for trial in job.trials:
-            model = network(job, activation, trial, task.x)
-            engine = engine_for(model, task.x, task.y, protocol, (trial,))
+            model = network(job, activation, trial, problem.x)
+            engine = engine_for(model, problem.x, problem.y, protocol, (trial,))
             state = {name: p[None] for name, p in model.state_dict().items()}
             cohorts.append(Cohort(f"{activation}/{trial}", engine, state, protocol))
     return cohorts
 
 
-def _begin(jobs: Sequence[Training]) -> CohortPass:
+def _begin(jobs: Sequence[DistanceTraining]) -> CohortPass:
     return CohortPass({job: cohorts_of(job) for job in jobs}, _finish)
 
 
-def _finish(job: Training, cohorts: Sequence[Cohort]) -> Result:
+def _finish(job: DistanceTraining, cohorts: Sequence[Cohort]) -> Result:
     tensors = {f"{c.name}/{name}": p[0] for c in cohorts for name, p in c.parameters.items()}
-    return Result({"history": _history(cohorts)}, tensors)
-
-
-def _history(cohorts: Sequence[Cohort]) -> pd.DataFrame:
     frames = []
     for cohort in cohorts:
         activation, trial = cohort.name.split("/")
         columns = {"epoch": cohort.recorded, "loss": cohort.history[0].numpy()}
         frames.append(pd.DataFrame({"activation": activation, "trial": int(trial), **columns}))
-    return pd.concat(frames, ignore_index=True)
+    return Result({"history": pd.concat(frames, ignore_index=True)}, tensors)
 
 
 WORK = Work(_begin)

@@ -292,6 +292,9 @@ class Options:
     """Root of all random streams."""
 
 
+OPTIONS = Options
+
+
 def plan(options: Options) -> Plan:
     """Return the plan of a profile, scaled by whatever else is given.
 

@@ -36,6 +36,9 @@ class Options:
     """Root of all random streams."""
 
 
+OPTIONS = Options
+
+
 @dataclass(frozen=True)
 class Plan:
     """Everything one call of the study will compute."""

@@ -1,1 +1,1 @@
-"""Why a trial failed: a second optimizer goes on from where Adam stopped, and the curvature is read."""
+"""Why a trial failed: a second optimizer continues from where Adam stopped, and the curvature is computed."""

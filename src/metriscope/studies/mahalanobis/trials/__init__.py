@@ -1,1 +1,1 @@
-"""What every trained network measures: losses, hyperplanes, whitening, and the rank of its metric."""
+"""What is measured on every trained network: losses, hyperplanes, whitening, and the rank of its metric."""

@@ -1,13 +1,12 @@
-"""Measure every trained network of the Mahalanobis study: one row per network, one column per metric.
+"""Measure every trained network: one row per network, one column per metric; and compare starts trial by trial.
 
-Axes: K units, D features. Weights are measured in float64.
+Axes: S trials, T recorded epochs, K units, D features. Weights are measured in float64.
 """
 
 from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,35 +17,22 @@ from metriscope import functional, probes
 from metriscope.nn import Mahalanobis, abs_to_relu, activation_row
 from metriscope.rng import stream
 from metriscope.runs import Result, Run
-from metriscope.studies.mahalanobis.plan import ACTIVATIONS, NAME, STARTS, Start, Task, Training
-from metriscope.studies.mahalanobis.train import Problem, problem
-from metriscope.studies.mahalanobis.trials.plan import METRICS, Analytic, Measurement
+from metriscope.studies.mahalanobis.plan import ACTIVATIONS, METRICS, NAME, DistanceTraining, GaussianTask, Measurement
+from metriscope.studies.mahalanobis.train import DistanceProblem, draw_problem
+from metriscope.studies.published import matching
 
-__all__ = [
-    "RANKED",
-    "TITLES",
-    "Trained",
-    "analytic_error",
-    "best_trials",
-    "measured",
-    "networks",
-    "one_lost",
-    "relative_error",
-    "shares",
-    "start_name",
-    "summary",
-    "training_loss",
-    "truth_row",
-]
+__all__ = ["RANKED", "TITLES", "TrainedDistance", "analytic_error", "best_trials", "curve", "epochs_saved", "measured"]
+__all__ += ["networks", "one_lost", "relative_error", "shares", "starts_compared", "summary"]
+__all__ += ["training_loss", "truth", "truth_row"]
 
 TITLES = {**{name: activation_row(name).title for name in ACTIVATIONS}, "truth": "Ground truth"}
-# A sigmoid unit saturates: how much its weights measure has no scale, and so no rank.
+# A sigmoid unit saturates: its weights do not fix a scale of distance, so its metric has no rank.
 RANKED = ("abs", "relu", "truth")
 
 
 @dataclass(frozen=True)
-class Trained:
-    """One network after training, and where it comes from."""
+class TrainedDistance:
+    """One network after training, with its dimension, start, activation and trial."""
 
     dim: int
     start: str
@@ -55,12 +41,7 @@ class Trained:
     model: Mahalanobis
 
 
-def start_name(start: Start) -> str:
-    """Return what a start is called."""
-    return next(name for name, known in STARTS.items() if known == start)
-
-
-def networks(run: Run, job: Training) -> list[Trained]:
+def networks(run: Run, job: DistanceTraining) -> list[TrainedDistance]:
     """Return the networks of a stored training."""
     tensors = run.tensors()
     found = []
@@ -70,27 +51,29 @@ def networks(run: Run, job: Training) -> list[Trained]:
             prefix = f"{activation}/{trial}/"
             state = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
             model.load_state_dict(state)
-            where = (job.task.dim, start_name(job.start), activation, trial)
-            found.append(Trained(*where, model.requires_grad_(False)))
+            where = (job.task.dim, job.start_name, activation, trial)
+            found.append(TrainedDistance(*where, model.requires_grad_(False)))
     return found
 
 
-def truth(task: Problem) -> Trained:
+def truth(problem: DistanceProblem) -> TrainedDistance:
     """Return the analytic network of a problem, in the precision that the others are trained in."""
-    model = Mahalanobis.from_gaussian(task.gaussian.mean, task.gaussian.cov, dtype=torch.float32)
-    return Trained(task.gaussian.dim, "none", "truth", 0, model)
+    model = Mahalanobis.from_gaussian(problem.gaussian.mean, problem.gaussian.cov, dtype=torch.float32)
+    return TrainedDistance(problem.gaussian.dim, "none", "truth", 0, model)
 
 
 def measured(spec: Measurement, run: Run) -> Result:
-    """Return one row per network, its metric's eigenvalues, recovered eigenvalues, and errors of rewriting."""
-    task, found = problem(spec.training.task), networks(run, spec.training)
-    read = [(network, _read(network, task, spec)) for network in found]
-    spectra = [_spectrum(network, weights) for network, weights in read if network.activation in RANKED]
-    rewritten = [_rewritten(network, task, spec) for network in found if network.activation == "abs"]
+    """Return one row per network, the eigenvalues of its metric, recovered eigenvalues, and errors of rewriting."""
+    problem, found = draw_problem(spec.training.task), networks(run, spec.training)
+    read = [(network, _read(network, problem, spec)) for network in found]
+    spectra = [_long(n, "direction", eigenvalue=w.metric.eigenvalues) for n, w in read if n.activation in RANKED]
+    matched = [(n, w.recovery) for n, w in read]
+    recovery = [_long(n, "axis", eigenvalue=r.eigenvalues, estimate=r.estimates) for n, r in matched]
+    rewritten = [_rewritten(network, problem, spec) for network in found if network.activation == "abs"]
     tables = {
-        "trials": pd.DataFrame([_row(network, task, weights, spec) for network, weights in read]),
-        "spectra": _joined(spectra),
-        "recovery": _joined([_recovery(network, weights) for network, weights in read]),
+        "trials": pd.DataFrame([_row(network, problem, weights, spec) for network, weights in read]),
+        "spectra": pd.concat(spectra, ignore_index=True) if spectra else pd.DataFrame({"activation": []}),
+        "recovery": pd.concat(recovery, ignore_index=True),
         "identities": pd.DataFrame(rewritten, columns=["identity", "trial", "error"]),
     }
     return Result(tables)
@@ -98,23 +81,23 @@ def measured(spec: Measurement, run: Run) -> Result:
 
 def truth_row(spec: Measurement) -> pd.DataFrame:
     """Return the row of the analytic network on the Gaussian of a training."""
-    task = problem(spec.training.task)
-    network = truth(task)
-    return pd.DataFrame([_row(network, task, _read(network, task, spec), spec)])
+    problem = draw_problem(spec.training.task)
+    network = truth(problem)
+    return pd.DataFrame([_row(network, problem, _read(network, problem, spec), spec)])
 
 
-def analytic_error(spec: Analytic) -> float:
-    """Return the largest relative error of the analytic network; NaN if any output is."""
-    gaussian = problem(spec.task).gaussian
-    x = gaussian.sample(spec.points, stream(spec.task.seed, NAME, spec.task.dim, "analytic", spec.task.gaussian))
+def analytic_error(task: GaussianTask, points: int) -> float:
+    """Return the largest relative error of the analytic network on new points; NaN if any output is NaN."""
+    gaussian = draw_problem(task).gaussian
+    x = gaussian.sample(points, stream(task.seed, NAME, task.dim, "analytic", task.gaussian))
     centered = x - gaussian.mean
-    # By solving, not by whitening: the same route twice would prove nothing.
+    # Solved, not whitened: the network itself whitens, and the same computation twice would prove nothing.
     true = (centered * torch.linalg.solve(gaussian.cov, centered.mT).mT).sum(1).sqrt()
     return relative_error(Mahalanobis.from_gaussian(gaussian.mean, gaussian.cov)(x), true)
 
 
 def relative_error(ours: Tensor, true: Tensor) -> float:
-    """Return the largest relative error; NaN if there is one among the values, which max alone would not promise.
+    """Return the largest relative error; NaN if any value is NaN, which ``max`` alone does not guarantee.
 
     >>> relative_error(torch.tensor([1.0, torch.nan]), torch.tensor([1.0, 1.0]))
     nan
@@ -123,24 +106,25 @@ def relative_error(ours: Tensor, true: Tensor) -> float:
     return float("nan") if bool(errors.isnan().any()) else float(errors.max())
 
 
-def _rewritten(network: Trained, task: Problem, spec: Measurement) -> tuple[str, int, float]:
-    """Return how far a trained Abs network is from its own rewriting as mirrored ReLU pairs."""
-    x = task.x[: spec.rewritten].double()
+def _rewritten(network: TrainedDistance, problem: DistanceProblem, spec: Measurement) -> tuple[str, int, float]:
+    """Return the relative error of a trained Abs network rewritten as mirrored ReLU pairs."""
+    x = problem.x[: spec.rewritten].double()
     one = copy.deepcopy(network.model).double()
     return "mirrored", network.trial, relative_error(abs_to_relu(one)(x), one(x))
 
 
-def training_loss(network: Trained, task: Problem) -> float:
+def training_loss(network: TrainedDistance, problem: DistanceProblem) -> float:
     """Return the mean squared error on the points the network was trained on."""
-    return _mse(network.model, task.x, task.y)
+    return _mse(network.model, problem.x, problem.y)
 
 
-def _joined(frames: list[pd.DataFrame]) -> pd.DataFrame:
-    return pd.concat(frames, ignore_index=True) if frames else pd.DataFrame({"activation": []})
+def _mse(model: Mahalanobis, x: Tensor, y: Tensor) -> float:
+    with torch.no_grad():
+        return float((model(x) - y).double().square().mean())
 
 
 def one_lost(dim: int) -> probes.LostDirections:
-    """Return what theory says of one lost direction; in one dimension, where none can be lost, of one of two."""
+    """Return what theory predicts for one lost direction; in 1-D, where none can be lost, the prediction for 2-D."""
     return probes.lost_directions(max(dim, 2), 1)
 
 
@@ -153,22 +137,28 @@ class _Weights:
     metric: probes.MetricRank
 
 
-def _read(network: Trained, task: Problem, spec: Measurement) -> _Weights:
-    gaussian, linear = task.gaussian, network.model.linear
-    unique = _unique(network, spec)
-    weights = shares(linear, task.x, network.model.activation_name)
+def _read(network: TrainedDistance, problem: DistanceProblem, spec: Measurement) -> _Weights:
+    gaussian, linear = problem.gaussian, network.model.linear
+    unique: Tensor = linear.weight
+    if network.activation == "relu":
+        # A mirrored pair of ReLU units is one Abs unit, so one unit of each pair is kept.
+        unique = functional.deduplicate(linear.weight, linear.bias, spec.mirror)[0]
+    weights = shares(linear, problem.x, network.model.activation_name)
     metric = probes.metric_rank(linear, gaussian.mean, gaussian.cov, weights, spec.lost)
     return _Weights(unique, probes.eigen_recovery(unique, gaussian.cov), metric)
 
 
-def _row(network: Trained, task: Problem, weights: _Weights, spec: Measurement) -> dict[str, object]:
-    x, y = task.fresh(spec.test_samples, stream(*_test_points(spec.training.task, network.trial)))
-    where = {k: getattr(network, k) for k in ("dim", "start", "activation", "trial")}
+def _row(network: TrainedDistance, problem: DistanceProblem, weights: _Weights, spec: Measurement) -> dict[str, object]:
+    task = spec.training.task
+    # A trial's new points are the same for all activations; those of the main Gaussian have no number in their label.
+    further = (task.gaussian,) if task.gaussian else ()
+    x, y = problem.fresh(spec.test_samples, stream(task.seed, NAME, task.dim, "test points", network.trial, *further))
     theory = one_lost(network.dim)
-    train, test = training_loss(network, task), _mse(network.model, x, y)
-    losses = {"train_mse": train, "test_mse": test}
-    row = {**where, **losses, **_planes(network, task, weights, spec), **_rank(network, weights.metric)}
-    largest = float(torch.linalg.eigvalsh(task.gaussian.cov)[-1]) ** 0.5
+    train, test = training_loss(network, problem), _mse(network.model, x, y)
+    row = {k: getattr(network, k) for k in ("dim", "start", "activation", "trial")}
+    row |= {"train_mse": train, "test_mse": test, **_planes(network, problem, weights, spec)}
+    row |= _rank(network, weights.metric)
+    largest = float(torch.linalg.eigvalsh(problem.gaussian.cov)[-1]) ** 0.5
     return row | {
         "exact": train < spec.exact * theory.loss,
         "loss_ratio": test / theory.loss,
@@ -179,19 +169,10 @@ def _row(network: Trained, task: Problem, weights: _Weights, spec: Measurement) 
     }
 
 
-def _test_points(task: Task, trial: int) -> tuple[Any, ...]:
-    """Return the address of a trial's new points, which are the same for all activations."""
-    further = (task.gaussian,) if task.gaussian else ()
-    return task.seed, NAME, task.dim, "test points", trial, *further
-
-
-def _mse(model: Mahalanobis, x: Tensor, y: Tensor) -> float:
-    with torch.no_grad():
-        return float((model(x) - y).double().square().mean())
-
-
-def _planes(network: Trained, task: Problem, weights: _Weights, spec: Measurement) -> dict[str, float]:
-    linear, gaussian = network.model.linear, task.gaussian
+def _planes(
+    network: TrainedDistance, problem: DistanceProblem, weights: _Weights, spec: Measurement
+) -> dict[str, float]:
+    linear, gaussian = network.model.linear, problem.gaussian
     pairs = probes.mirrored_pairs(linear.weight, spec.mirror)
     return {
         "mirrored": float(len(pairs)) if network.activation == "relu" else float("nan"),
@@ -203,56 +184,45 @@ def _planes(network: Trained, task: Problem, weights: _Weights, spec: Measuremen
     }
 
 
-def _unique(network: Trained, spec: Measurement) -> Tensor:
-    """Return the weights with one unit of each mirrored pair: a pair of ReLU units is one Abs unit."""
-    linear = network.model.linear
-    if network.activation != "relu":
-        return linear.weight
-    return functional.deduplicate(linear.weight, linear.bias, spec.mirror)[0]
-
-
 def shares(linear: nn.Linear, x: Tensor, activation: str) -> Tensor:
-    """Return each unit's mean squared slope on points: how much of its square the metric holds on average.
+    """Return each unit's mean squared slope on points, its weight in the metric.
 
-    That is 1 for Abs and, for ReLU, how often the unit is on, so that units which are rarely on do not dominate.
+    That is 1 for Abs. For ReLU it is the share of points on which the unit is active, so that units that are rarely
+    active do not dominate.
     """
     z = x.double() @ linear.weight.double().mT + linear.bias.double()
     return activation_row(activation).derivative(z).square().mean(0)
 
 
-def _rank(network: Trained, found: probes.MetricRank) -> dict[str, float]:
-    mean = found.eigenvalues.mean()
+def _rank(network: TrainedDistance, found: probes.MetricRank) -> dict[str, float]:
+    mean, lost = found.eigenvalues.mean(), network.dim - found.rank
     white = float(np.linalg.norm(found.eigenvalues / mean - 1)) if mean > 0 else float("nan")
-    lost = network.dim - found.rank
-    largest = float(found.lost[-1].max()) if lost else float("nan")
-    names = ("rank", "lost", "lost_axis", "lost_share", "constant")
-    values = (found.rank, lost, found.lost_axis, largest, found.constant)
-    ranked = dict(zip(names, values, strict=True))
+    ranked = {
+        "rank": found.rank,
+        "lost": lost,
+        "lost_axis": found.lost_axis,
+        "lost_share": float(found.lost[-1].max()) if lost else float("nan"),
+        "constant": found.constant,
+    }
     if network.activation not in RANKED:
-        ranked = dict.fromkeys(names, float("nan"))
+        ranked = dict.fromkeys(ranked, float("nan"))
     return {"data_sphericity": white, **ranked}
 
 
-def _spectrum(network: Trained, weights: _Weights) -> pd.DataFrame:
-    values = weights.metric.eigenvalues
-    columns = {"activation": network.activation, "trial": network.trial, "direction": np.arange(len(values))}
-    return pd.DataFrame({**columns, "eigenvalue": values})
-
-
-def _recovery(network: Trained, weights: _Weights) -> pd.DataFrame:
-    found = weights.recovery
-    columns = {"activation": network.activation, "trial": network.trial, "axis": np.arange(network.dim)}
-    return pd.DataFrame({**columns, "eigenvalue": found.eigenvalues, "estimate": found.estimates})
+def _long(network: TrainedDistance, index: str, **columns: np.ndarray) -> pd.DataFrame:
+    """Return one row per entry of the columns, numbered by ``index``, with the network's activation and trial."""
+    numbers = np.arange(len(next(iter(columns.values()))))
+    return pd.DataFrame({"activation": network.activation, "trial": network.trial, index: numbers, **columns})
 
 
 def summary(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return mean, sd, variance, extremes and 95 % interval of each metric, by dimension, start, activation."""
+    """Return mean, sd, variance, extremes and 95 % interval of each metric, by dimension, start and activation."""
     found = []
     for key, part in rows.groupby(["dim", "start", "activation"], sort=False):
+        where = dict(zip(("dim", "start", "activation"), key, strict=True))
         for metric in METRICS:
             values = part[metric.name].to_numpy(dtype=float)
             if not np.isnan(values).all():
-                where = dict(zip(("dim", "start", "activation"), key, strict=True))
                 found.append({**where, "metric": metric.name, **functional.summarize(values).to_dict()})
     return pd.DataFrame(found)
 
@@ -261,3 +231,42 @@ def best_trials(rows: pd.DataFrame) -> pd.DataFrame:
     """Return the trial of least training loss for each dimension, start and activation."""
     best = rows.groupby(["dim", "start", "activation"], sort=False)["train_mse"].idxmin()
     return rows.loc[best].reset_index(drop=True)
+
+
+def curve(history: pd.DataFrame, dim: int, start: str, activation: str) -> tuple[np.ndarray, np.ndarray]:
+    """Return the recorded epochs, and the losses as an array of trials by epochs."""
+    part = matching(history, dim=dim, start=start, activation=activation)
+    table = part.pivot(index="trial", columns="epoch", values="loss")
+    return table.columns.to_numpy(), table.to_numpy()
+
+
+def epochs_saved(history: pd.DataFrame, dim: int, activation: str, start: str) -> np.ndarray:
+    """Return, per trial, the recorded epoch at which the random start first reached the first loss of ``start``.
+
+    Infinite where it never did within the epochs that were run.
+    """
+    epochs, losses = curve(history, dim, "random", activation)
+    _, other = curve(history, dim, start, activation)
+    reached = losses <= other[:, :1]
+    return np.where(reached.any(1), epochs[reached.argmax(1)], np.inf)
+
+
+def starts_compared(trials: pd.DataFrame, history: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per dimension, activation and start from clusters, each compared with the random start."""
+    from scipy.stats import wilcoxon
+
+    rows = []
+    trained = trials[~trials["start"].isin(["none", "random"])]
+    for (dim, activation, start), part in trained.groupby(["dim", "activation", "start"], sort=False):
+        random = matching(trials, dim=dim, activation=activation, start="random")
+        before, after = (found["test_mse"].to_numpy() for found in (random, part))
+        saved = epochs_saved(history, dim, activation, start)
+        _, losses = curve(history, dim, start, activation)
+        rows.append({
+            "dim": dim, "activation": activation, "start": start,
+            "random_mse": before.mean(), "start_mse": after.mean(),
+            "p_value": float(wilcoxon(before, after, alternative="greater").pvalue) if len(before) > 1 else np.nan,
+            "random_lost": random["lost"].mean(), "start_lost": part["lost"].mean(),
+            "first_loss": losses[:, 0].mean(), "never": np.isinf(saved).mean(), "saved": np.median(saved),
+        })  # fmt: skip
+    return pd.DataFrame(rows)

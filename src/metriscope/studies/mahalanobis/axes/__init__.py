@@ -1,1 +1,0 @@
-"""Whether trained weights recover principal axes and eigenvalues, or only some whitening."""

@@ -1,1 +1,0 @@
-"""What starting from clusters of the data changes, trial by trial."""
