@@ -14,7 +14,6 @@ from metriscope.data.registry import row
 from metriscope.runs import Driver, Store
 from metriscope.studies.published import published
 from metriscope.studies.representation.accuracy import measure as accuracy
-from metriscope.studies.representation.figures import shown_curve
 from metriscope.studies.representation.measure import Inspection
 from metriscope.studies.representation.plan import Inside, Prototypes, RepresentationComparing
 from metriscope.studies.representation.prototypes import measure as prototypes
@@ -90,10 +89,11 @@ def test_seeds_that_only_one_network_has_are_left_out_of_the_pairs():
 
 
 def test_shapes_are_those_of_scipy_and_runs_that_agree_have_none():
-    (shape,) = accuracy.shapes(rows_of({"relu": (0.9, 0.93, 0.95), "abs": (0.9, 0.9, 0.9), "abs2": (0.9, 0.8)}), ASKED)
-    density = stats.gaussian_kde([90.0, 93.0, 95.0])(shape.x)
-    assert shape.network == "relu"
-    assert shape.density == pytest.approx(density / density.max())
+    rows = rows_of({"relu": (0.9, 0.93, 0.95), "abs": (0.9, 0.9, 0.9), "abs2": (0.9, 0.8)})
+    (((_, network), (x, heights)),) = accuracy.shapes(rows, ASKED).items()
+    density = stats.gaussian_kde([90.0, 93.0, 95.0])(x)
+    assert network == "relu"
+    assert heights == pytest.approx(density / density.max())
 
 
 def test_six_of_seven_printed_tests_follow_from_section_6_and_none_from_table_2():
@@ -108,7 +108,7 @@ def test_six_of_seven_printed_tests_follow_from_section_6_and_none_from_table_2(
 def test_an_error_of_none_is_drawn_at_one_image_of_its_own_part():
     results = recorded(runs({"relu": (1.0, 1.0)}, model=False))
     for part, size in (("train", 200), ("test", row("mnist-5k").test)):
-        _, values = shown_curve(results, results.settings[0], "relu", f"{part}_error")
+        _, values = results.curve(results.settings[0], "relu", f"{part}_error")
         assert values[:, -1] == pytest.approx([1 / size] * 2)
 
 

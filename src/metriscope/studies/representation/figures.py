@@ -21,10 +21,7 @@ from metriscope.studies.representation.units.measure import Unit
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = [
-    "accuracies", "curves", "distributions", "dying", "heat_maps", "perturbations", "prototypes", "shown_curve",
-    "weights",
-]  # fmt: skip
+__all__ = ["accuracies", "curves", "distributions", "dying", "heat_maps", "perturbations", "prototypes", "weights"]
 
 VIOLET = "#7a5195"
 STEMS = {
@@ -63,11 +60,10 @@ def accuracies(results: RepresentationResults, setting: Setting, name: str) -> F
     drawing, axes = figure(height=0.42 * len(networks) + 0.9)
     ax = axes[0, 0]
     strip(ax, groups, {title(n): color(n) for n in networks})
-    for shape in (s for s in results.shapes if s.setting == str(setting)):
-        row, height = networks.index(shape.network), 0.34 * shape.density
-        shade = color(shape.network)
-        ax.fill_between(shape.x, row - height, row + height, color=shade, alpha=0.16, linewidth=0, zorder=0)
     for row, network in enumerate(networks):
+        if shape := results.shapes.get((str(setting), network)):
+            x, ends = shape[0], (row - 0.34 * shape[1], row + 0.34 * shape[1])
+            ax.fill_between(x, *ends, color=color(network), alpha=0.16, linewidth=0, zorder=0)
         _printed_marks(ax, row, network)
     # An interval of few runs may extend beyond 100 %.
     ax.set(xlabel="test accuracy, %", xlim=(max(0.0, ax.get_xlim()[0]), 100.5))
@@ -98,7 +94,7 @@ def curves(results: RepresentationResults, setting: Setting, name: str) -> Figur
     for j, kind in enumerate(families):
         for network in (n for n in networks if family(n) == kind):
             for i, shown in enumerate(CURVES):
-                epochs, values = shown_curve(results, setting, network, shown)
+                epochs, values = results.curve(setting, network, shown)
                 band(axes[i, j], epochs + 1, values, title(network), color(network), log="xy")
         for i, text in enumerate(CURVES.values()):
             axes[i, j].set(xlabel="epoch + 1" if i == len(CURVES) - 1 or alone else "", ylabel=text if j == 0 else "")
@@ -110,18 +106,6 @@ def curves(results: RepresentationResults, setting: Setting, name: str) -> Figur
             ax.set_ylim(low, high)
     caption = f"{setting}. {SPREAD}; logarithmic axes. An error of zero is drawn as one image of its part."
     return Figure(name, "Learning curves", to_svg(drawing, name), caption)
-
-
-def shown_curve(
-    results: RepresentationResults, setting: Setting, network: str, shown: str
-) -> tuple[np.ndarray, np.ndarray]:
-    """Return epochs and values of a loss, or of an error, of which zero is drawn as one image."""
-    part, _, what = shown.partition("_")
-    if what == "loss":
-        return results.curve(setting, network, shown)
-    epochs, values = results.curve(setting, network, f"{part}_accuracy")
-    count = setting.train_size if part == "train" else results.test_sizes[setting.data]
-    return epochs, np.maximum(1 - values, 1 / count)
 
 
 def dying(results: RepresentationResults, setting: Setting, name: str) -> Figure | None:
@@ -200,8 +184,7 @@ def heat_maps(results: RepresentationResults) -> Figure | None:
     caption = (
         "How far the mean of each class lies from each output's hyperplane, in standard deviations of the class: dark "
         "is far (4 and more), pale means that the hyperplane goes through the middle of the class. A distance "
-        "representation has its pale fields on the diagonal (z_c), an intensity representation off it. Mean over "
-        "seeds. Shares of each class within a quarter of the output's standard deviation are in the table."
+        "representation has its pale fields on the diagonal (z_c), an intensity representation off it. Mean over seeds."
     )
     return Figure(name, "Which classes the outputs cross", to_svg(drawing, name), caption)
 
@@ -263,12 +246,11 @@ def prototypes(results: RepresentationResults) -> Figure | None:
         ax.grid(visible=False)
         ax.spines[:].set_visible(False)
     caption = (
-        "For each class c: the mean training image; then two images that the first layer maps to the prototype μ_c, "
-        "its activation undone by the signs of the class's mean pre-activation (ReLU: only the units that are on). "
-        "128 units do not determine 784 pixels, so two solutions are shown: the one nearest to the class mean, and the "
-        "likeliest under a Gaussian around the class mean with the covariance of the training images. What the nearest "
-        "image shows of the digit is the part of the class mean that the first layer does not see; the likeliest image "
-        "keeps none of it. Each image has its own scale, red above and blue below zero."
+        "For each class c: the mean training image, and two of the images that the first layer maps to the prototype "
+        "μ_c (activation undone by the signs of the class's mean pre-activation; ReLU: only units that are on): the "
+        "nearest to the class mean, and the likeliest under a Gaussian around it with the covariance of the training "
+        "images. What the nearest image shows of the digit is the part of the class mean that the first layer does not "
+        "see; the likeliest image keeps none of it. Each image has its own scale, red above and blue below zero."
     )
     return Figure("prototypes", "Prototypes as images", to_svg(drawing, "prototypes"), caption)
 

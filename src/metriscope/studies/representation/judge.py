@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import replace
 from typing import Any
 
 import pandas as pd
@@ -29,9 +28,7 @@ SOURCE, PERTURBATIONS = "Oursland 2025", "Oursland 2024b"
 POINT = "The columns that the paper prints for one network differ by up to about a point."
 TENFOLD = "Ten times what counts as the same."
 TENTH = "One of ten outputs."
-THREEFOLD = (
-    "The paper prints deviations that differ by more than tenfold and calls this high variance; three is far less."
-)
+THREEFOLD = "The paper calls printed deviations that differ by more than tenfold high variance; three is far less."
 THIRD = "About two standard deviations of a network's accuracy over seeds (0.17 points in the paper)."
 AHEAD = "Best means above; the paper does not say by how much."
 FACTOR = "More stable means a smaller deviation over runs; the paper does not say by how much."
@@ -44,18 +41,15 @@ HARMLESS = (("scale", 0.1, "scaled to 10 %"), ("scale", 2.0, "scaled to 200 %"),
 HARMFUL = (("offset", -0.05, "moved by −5 %"), ("offset", 0.05, "moved by +5 %"))
 
 
-def _difference(claim: str, a: str, b: str, region: Region, why: str, **more: Any) -> Criterion:
-    """Return the criterion that one network's accuracy less another's, seed by seed, lies in a region."""
-    text = f"{title(a)} − {title(b)}, points"
+def _difference(claim: str, a: str, b: str, region: Region, why: str, test: str = "mean", **more: Any) -> Criterion:
+    """Return the criterion that one network's accuracy less another's, seed by seed, lies in a region.
+
+    With the test "spread", the criterion is on the ratio of the two standard deviations over seeds.
+    """
+    ratio = f"log of the ratio of deviations, {title(a)} over {title(b)}"
+    text = ratio if test == "spread" else f"{title(a)} − {title(b)}, points"
     one, other = (Values.of("judged", "test_accuracy", claim=claim, network=network) for network in (a, b))
-    return Criterion(text, one, region, why, minus=other, **{"paired": True, **more})
-
-
-def _spread(claim: str, a: str, b: str, region: Region, why: str, fewest: int) -> Criterion:
-    """Return the criterion on the ratio of two networks' standard deviations over seeds."""
-    text = f"log of the ratio of deviations, {title(a)} over {title(b)}"
-    made = _difference(claim, a, b, region, why, paired=False, test="spread", fewest=fewest)
-    return replace(made, text=text)
+    return Criterion(text, one, region, why, test=test, minus=other, paired=test == "mean", **more)
 
 
 def _collapse() -> tuple[Criterion, ...]:
@@ -65,19 +59,24 @@ def _collapse() -> tuple[Criterion, ...]:
     return _difference("C12", "relu", "relu2", Above(10.0), TENFOLD), silent
 
 
+def _bias() -> tuple[Criterion, ...]:
+    return tuple(_difference("C15", f"{n}-bias", n, Within(0.3), THIRD, fewest=10, level=title(n)) for n in BASE)
+
+
 def _fold() -> tuple[Criterion, ...]:
     return (
         _difference("C14", "abs2", "abs", Within(1.0), POINT),
         _difference("C14", "abs2-neg", "abs2", Below(-1.0), POINT),
         # The jackknife leaves one run out and needs a deviation of the rest.
-        _spread("C14", "abs2-neg", "abs2", Above(math.log(3)), THREEFOLD, fewest=5),
+        _difference("C14", "abs2-neg", "abs2", Above(math.log(3)), THREEFOLD, "spread", fewest=5),
     )
 
 
 def _distance() -> tuple[Criterion, ...]:
     ahead = [_difference("C16", a, b, Above(0.0), AHEAD) for a in DISTANCES for b in BASELINES]
-    steady = [_spread("C16", name, name.split("-")[0], Below(0.0), FACTOR, fewest=10) for name in DISTANCES]
-    pairs = [(f"{name}-neg", name) for name in DISTANCES if not name.endswith("-neg")]
+    own = ((name, name.split("-")[0]) for name in DISTANCES)
+    steady = [_difference("C16", a, b, Below(0.0), FACTOR, "spread", fewest=10) for a, b in own]
+    pairs = ((f"{name}-neg", name) for name in DISTANCES if not name.endswith("-neg"))
     closed = [_difference("C16", a, b, Within(0.3), THIRD, fewest=10) for a, b in pairs]
     return (*closed, *ahead, *steady)
 
@@ -178,31 +177,12 @@ def _statement(claim: str, text: str, criteria: tuple[Criterion, ...], **more: A
 
 STATEMENTS = (
     _statement("C12", "ReLU2 collapses, and its output units die.", _collapse(), evidence=_collapse_evidence),
-    _statement(
-        "C13",
-        "ReLU2-Neg recovers to the baseline.",
-        (_difference("C13", "relu2-neg", "relu", Within(1.0), POINT),),
-    ),
+    _statement("C13", "ReLU2-Neg recovers to the baseline.",
+               (_difference("C13", "relu2-neg", "relu", Within(1.0), POINT),)),
     _statement("C14", "Abs2 keeps the baseline; Abs2-Neg drops, with high variance.", _fold()),
-    _statement(
-        "C15",
-        "A bias in the second layer changes little.",
-        tuple(_difference("C15", f"{n}-bias", n, Within(0.3), THIRD, fewest=10, level=title(n)) for n in BASE),
-        factor="network",
-    ),
-    _statement(
-        "C16",
-        "OffsetL2 networks are best and most stable, and the gap between normal and Neg closes.",
-        _distance(),
-        notes=_distance_notes,
-    ),
-    _statement(
-        "C17",
-        "Scaling and clipping of pre-activations are harmless, small offsets are not.",
-        _harm(),
-        source=f"{PERTURBATIONS}, {SOURCE}",
-        factor="network",
-        notes=_harm_notes,
-        evidence=_ends,
-    ),
-)
+    _statement("C15", "A bias in the second layer changes little.", _bias(), factor="network"),
+    _statement("C16", "OffsetL2 networks are best and most stable, and the gap between normal and Neg closes.",
+               _distance(), notes=_distance_notes),
+    _statement("C17", "Scaling and clipping of pre-activations are harmless, small offsets are not.",
+               _harm(), source=f"{PERTURBATIONS}, {SOURCE}", factor="network", notes=_harm_notes, evidence=_ends),
+)  # fmt: skip

@@ -38,8 +38,8 @@ class RepresentationResults:
     """Tidy tables by name, and arrays that the figures show; a table without rows was not measured.
 
     ``settings``: the nearest to the paper's protocol first. ``test_sizes``: the number of test images by data set.
-    ``seen``: by network, the class means and the prototypes as images. ``alphas``: by network, the weights of its
-    hidden units in each class's distance.
+    ``shapes``: by setting and network, the distribution of test accuracies. ``seen``: by network, the class means and
+    the prototypes as images. ``alphas``: by network, the weights of its hidden units in each class's distance.
     """
 
     tables: Mapping[str, pd.DataFrame]
@@ -47,7 +47,7 @@ class RepresentationResults:
     deviations: tuple[str, ...] = ()
     test_sizes: Mapping[str, int] = field(default_factory=dict)
     comparing: RepresentationComparing = field(default_factory=RepresentationComparing)
-    shapes: tuple[accuracy.AccuracyShape, ...] = ()
+    shapes: Mapping[tuple[str, str], accuracy.Density] = field(default_factory=dict)
     units: tuple[units.Unit, ...] = ()
     seen: Mapping[str, Mapping[str, Float[np.ndarray, "c d"]]] = field(default_factory=dict)
     alphas: Mapping[str, pd.DataFrame] = field(default_factory=dict)
@@ -61,23 +61,26 @@ class RepresentationResults:
         rows = accuracy.select(self.tables["runs"], setting=str(setting), network=network)
         return rows.set_index("seed")["test_accuracy"]
 
-    def curve(
-        self, setting: Setting, network: str, column: str
-    ) -> tuple[Float[np.ndarray, " t"], Float[np.ndarray, "s t"]]:
-        """Return observed epochs, and a column of the histories as seeds by epochs."""
+    def curve(self, setting: Setting, network: str, name: str) -> accuracy.Curves:
+        """Return observed epochs, and a loss or an error as seeds by epochs; an error of zero counts as one image."""
+        part, _, what = name.partition("_")
         rows = accuracy.select(self.tables["histories"], setting=str(setting), network=network)
-        return accuracy.by_seed(rows, "epoch", column)
+        epochs, values = accuracy.by_seed(rows, "epoch", name if what == "loss" else f"{part}_accuracy")
+        if what == "loss":
+            return epochs, values
+        count = setting.train_size if part == "train" else self.test_sizes[setting.data]
+        return epochs, np.maximum(1 - values, 1 / count)
 
 
 def measure(plan: plans.RepresentationPlan, runs: Finished, driver: Driver) -> RepresentationResults:
     """Return what the finished runs show; with a budget, some may be missing."""
     done = {job: runs[job] for job in plan.jobs() if job in runs}
     found = ordered(TrainedNetwork(job, run.table("history"), run.table("dead"), run) for job, run in done.items())
-    text = f"The budget ended before all was done: {len(found)} of {runs.asked} runs are finished and shown."
-    short = () if len(found) == runs.asked else (text,)
+    short = f"The budget ended before all was done: {len(found)} of {runs.asked} runs are finished and shown."
+    missing = (short,) if len(found) < runs.asked else ()
     # Thousands of small products: several threads for each cost more than they save, far more on a busy machine.
     with threadpool_limits(limits=1):
-        return Inspection(plan, found, driver).results((*plan.deviations(), *short))
+        return Inspection(plan, found, driver).results((*plan.deviations(), *missing))
 
 
 def recorded(records: Sequence[Record]) -> RepresentationResults:

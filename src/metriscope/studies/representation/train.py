@@ -124,19 +124,6 @@ class Member:
             found = [int(np.sum((active < limit) | (active == 0))) for _, limit in self.job.rare]
             self.dead[row, PARTS.index(part), layer] = torch.tensor(found, dtype=torch.float64)
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return everything that a checkpoint must hold."""
-        weights = {f"weights/{name}": tensor for name, tensor in self.network.state().items()}
-        return {**weights, "history": self.history, "dead": self.dead}
-
-    def restore(self, tensors: Mapping[str, Tensor], epoch: int) -> None:
-        """Resume from the state that :meth:`tensors` returned at ``epoch``."""
-        weights = {k.removeprefix("weights/"): v for k, v in tensors.items() if k.startswith("weights/")}
-        self.network = classifier(self.job.model, weights)
-        self.history.copy_(tensors["history"])
-        self.dead.copy_(tensors["dead"])
-        self.epoch = epoch
-
     def tables(self) -> dict[str, pd.DataFrame]:
         """Return the history, one row per epoch, and the counts of units, one row per epoch, part and layer."""
         history = pd.DataFrame(self.history.numpy(), columns=list(HISTORY))
@@ -162,11 +149,18 @@ class Lesson:
 
     def state(self, job: RepresentationTraining) -> dict[str, Tensor]:
         """Return everything that a checkpoint must hold."""
-        return self.members[job].tensors()
+        member = self.members[job]
+        weights = {f"weights/{name}": tensor for name, tensor in member.network.state().items()}
+        return {**weights, "history": member.history, "dead": member.dead}
 
     def restore(self, job: RepresentationTraining, tensors: Mapping[str, Tensor], step: int) -> None:
-        """Resume a training from its state at epoch ``step``."""
-        self.members[job].restore(tensors, step)
+        """Resume a training from its :meth:`state` at epoch ``step``."""
+        member = self.members[job]
+        weights = {k.removeprefix("weights/"): v for k, v in tensors.items() if k.startswith("weights/")}
+        member.network = classifier(job.model, weights)
+        member.history.copy_(tensors["history"])
+        member.dead.copy_(tensors["dead"])
+        member.epoch = step
 
     def run(self, tick: Callable[[], None]) -> None:
         """Train every network to its end."""

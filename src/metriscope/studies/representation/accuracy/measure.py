@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
@@ -21,10 +20,14 @@ from metriscope.studies.representation.plan import BASE, DISTANCES, NAME, WHERE,
 from metriscope.studies.representation.train import HISTORY, TrainedNetwork, tagged
 
 __all__ = [
-    "AccuracyShape", "accuracies", "by_seed", "columns_compared", "compare", "epoch_reached", "follow", "histories",
-    "judged", "last_epochs", "networks_of", "pixels_compared", "placements", "printed", "recomputed", "select",
-    "shapes", "summary",
+    "accuracies", "by_seed", "columns_compared", "compare", "density", "epoch_reached", "follow", "histories", "judged",
+    "last_epochs", "networks_of", "pixels_compared", "placements", "printed", "recomputed", "select", "shapes",
+    "summary",
 ]  # fmt: skip
+
+# The points of a density and its values; the points of curves and their values, seeds by points.
+Density = tuple[Float[np.ndarray, " g"], Float[np.ndarray, " g"]]
+Curves = tuple[Float[np.ndarray, " t"], Float[np.ndarray, "s t"]]
 
 COLUMNS = ("table 2", "table 3", "section 6", "notes", "table 5")
 # What the paper compares in words or tests: baselines, intensity, distance, bias, and the distance layer.
@@ -69,7 +72,7 @@ def last_epochs(table: pd.DataFrame) -> pd.DataFrame:
     return table[table["epoch"] == table.groupby(list(WHERE))["epoch"].transform("max")]
 
 
-def by_seed(table: pd.DataFrame, along: str, column: str) -> tuple[Float[np.ndarray, " t"], Float[np.ndarray, "s t"]]:
+def by_seed(table: pd.DataFrame, along: str, column: str) -> Curves:
     """Return the values of ``along``, and those of ``column`` as seeds by them; NaN where one is missing."""
     wide = table.pivot(index="seed", columns=along, values=column)
     return wide.columns.to_numpy(dtype=np.float64), wide.to_numpy(dtype=np.float64)
@@ -106,30 +109,23 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(found)
 
 
-@dataclass(frozen=True, eq=False)
-class AccuracyShape:
-    """The distribution of a network's test accuracies in one setting, as a kernel estimate; its largest value is 1."""
-
-    setting: str
-    network: str
-    x: Float[np.ndarray, " g"]
-    density: Float[np.ndarray, " g"]
-
-
-def shapes(rows: pd.DataFrame, asked: RepresentationComparing) -> tuple[AccuracyShape, ...]:
-    """Return the shape of every network's distribution that has one: three runs or more that do not all agree."""
+def density(values: Float[np.ndarray, " n"], x: Float[np.ndarray, " g"]) -> Float[np.ndarray, " g"] | None:
+    """Return a kernel estimate of a distribution at some points; None for fewer than three values, or equal ones."""
     from scipy.stats import gaussian_kde
 
-    found = []
+    return gaussian_kde(values)(x) if len(values) >= 3 and np.ptp(values) >= 1e-9 else None
+
+
+def shapes(rows: pd.DataFrame, asked: RepresentationComparing) -> dict[tuple[str, str], Density]:
+    """Return the distribution of accuracies by setting and network where there is one, with 1 as its largest value."""
+    found = {}
     for (setting, network), part in rows.groupby(["setting", "network"], sort=False):
         values = part["test_accuracy"].to_numpy(dtype=np.float64)
-        if len(values) < 3 or np.ptp(values) < 1e-9:
-            continue
         reach = np.ptp(values) * asked.reach
         x = np.linspace(values.min() - reach, values.max() + reach, asked.grid)
-        density = gaussian_kde(values)(x)
-        found.append(AccuracyShape(str(setting), str(network), x, density / density.max()))
-    return tuple(found)
+        if (heights := density(values, x)) is not None:
+            found[str(setting), str(network)] = (x, heights / heights.max())
+    return found
 
 
 def compare(rows: pd.DataFrame) -> pd.DataFrame:

@@ -11,7 +11,7 @@ from collections.abc import Iterable
 import numpy as np
 import pandas as pd
 
-from metriscope.report import Block, Details, Prose, Section, Table, interval, mean_text, number
+from metriscope.report import Block, Details, Prose, Section, Table, interval, mean_text
 from metriscope.report.numbers import MISSING
 from metriscope.studies.representation import figures
 from metriscope.studies.representation.accuracy.measure import printed, select
@@ -115,11 +115,7 @@ def tests(results: RepresentationResults) -> Section:
     every = tuple(_pairs(results, s, f"tests-{i}", whole=True) for i, s in enumerate(settings))
     summary = "Every setting; Student's test, degrees of freedom, uncorrected p-values"
     found: tuple[Block, ...] = (_pairs(results, settings[0], "tests"), Details(summary, every)) if every else ()
-    text = (
-        "Every pair of networks that Oursland (2025) compares. The networks of one seed start from the same first "
-        "layer, so their runs are pairs. The paper announces paired tests and prints t(38), which is unpaired; both "
-        "are given."
-    )
+    text = "Every pair of networks that Oursland (2025) compares, by unpaired and by paired tests."
     missing = Prose("No pair that the paper compares was run in one setting.")
     return Section("Tests between networks", (Prose(text), *(found or (missing,)), _printed_tests(results)))
 
@@ -171,19 +167,12 @@ def _printed_tests(results: RepresentationResults) -> Table:
 
 def contradictions(results: RepresentationResults) -> Section:
     """Return the section on contradictions."""
-    placed = _reached(results)
-    parts: tuple[tuple[str, Block | None], ...] = (
-        (_pixels(results), _pixels_table(results)),
-        (_epochs(results), Details("Every printed mean on our curves", (placed,)) if placed else None),
-        (_pairing(results), None),
-        (_forms(results), _forms_table(results)),
-    )
-    found = tuple(block for text, table in parts for block in (Prose(text), table) if block is not None)
+    found = (*_pixels(results), *_epochs(results), Prose(_pairing(results)), *_forms(results))
     return Section("Four contradictions of the sources", found)
 
 
-def _pixels(results: RepresentationResults) -> str:
-    """Return the paragraph on raw against normalized pixels."""
+def _pixels(results: RepresentationResults) -> tuple[Block, ...]:
+    """Return the paragraph on raw against normalized pixels, and both at equal epochs."""
     text = (
         "**1. Pixels.** The text of Oursland (2025) says that the images are normalized; the author's public code "
         "builds the normalization but trains on the raw bytes. "
@@ -191,30 +180,20 @@ def _pixels(results: RepresentationResults) -> str:
     table = results.tables["pixels"]
     if table.empty:
         wanted = "Not run here: the same networks on both forms, `--pixels normalized` beside raw, would settle it."
-        return text + wanted
+        return (Prose(text + wanted),)
     first = select(table, form=table["form"].iloc[0])
-    parts = [f"{title(r.network)} {r.raw:.1f} against {r.other:.1f}" for r in first.itertuples()]
     span = f"{int(first['epochs'].min()):,}" + ("" if first["epochs"].nunique() == 1 else " and more")
     ahead = int((first["raw"] > first["other"]).sum())
     text += (
         f"At equal epochs ({span}, {int(first['train_size'].iloc[0]):,} images of {first['data'].iloc[0]}), raw pixels "
-        f"against {first['form'].iloc[0]} ones, test accuracy in per cent: {', '.join(parts)}. Raw is ahead in {ahead} "
-        f"of {len(first)} networks. Pixels enter a step twice, so at one learning rate bytes up to 255 move the "
-        "outputs thousands of times as far. "
+        f"are ahead of {first['form'].iloc[0]} ones in {ahead} of {len(first)} networks. Pixels enter a step twice, so "
+        "at one learning rate bytes up to 255 move the outputs thousands of times as far. "
     )
-    return text + _which_pixels(results, first)
-
-
-def _pixels_table(results: RepresentationResults) -> Table | None:
-    """Return raw pixels beside each other form at equal epochs."""
-    table = results.tables["pixels"]
-    if table.empty:
-        return None
     labels = {"train_size": "images", "raw": "raw, %", "other": "other form, %", "difference": "raw less other, paired"}
     note = "Test accuracy at the last epoch that both have recorded: mean, and paired difference [95 % t interval]."
-    frame = table.assign(network=table["network"].map(title))
-    formats = {"raw": ".2f", "other": ".2f"}
-    return Table("pixels", "Raw against other pixels at equal epochs", frame, note, formats, labels=labels)
+    frame, formats = table.assign(network=table["network"].map(title)), {"raw": ".2f", "other": ".2f"}
+    shown = Table("pixels", "Raw against other pixels at equal epochs", frame, note, formats, labels=labels)
+    return Prose(text + _which_pixels(results, first)), shown
 
 
 def _which_pixels(results: RepresentationResults, table: pd.DataFrame) -> str:
@@ -237,8 +216,8 @@ def _which_pixels(results: RepresentationResults, table: pd.DataFrame) -> str:
     )
 
 
-def _epochs(results: RepresentationResults) -> str:
-    """Return the paragraph on which epochs table 2 stands for."""
+def _epochs(results: RepresentationResults) -> tuple[Block, ...]:
+    """Return the paragraph on the number of epochs behind table 2, and where each printed mean lies on our curves."""
     follow, count = results.tables["follow"].set_index("column")["follow"], len(results.tables["printed tests"])
     text = (
         "**2. Epochs.** Table 2 (5,000 epochs) prints the same numbers as table 5 (50,000), table 5 labels them "
@@ -250,20 +229,29 @@ def _epochs(results: RepresentationResults) -> str:
         parts = [f"{gap:.2f} points from {name}" for name, gap in zip(gaps["column"], gaps["distance"], strict=True)]
         text += f"Our means at {length:,} epochs lie {' and '.join(parts)} (mean over steady networks). "
     placed = results.tables["placed"]
-    placed = placed[placed["network"].isin(results.comparing.steady)]
-    return text + (_placed(placed) if len(placed) else "No network of table 2 was run here.")
+    if placed.empty:
+        return (Prose(f"{text}No network of table 2 was run here."),)
+    steady = placed[placed["network"].isin(results.comparing.steady)].groupby("column", sort=False)["our epoch"]
+    reached = ", ".join(f"{part.count()} of {len(part)} of {column}" for column, part in steady)
+    text += f"Of the printed means of steady networks, our own mean curves reach {reached or 'none'}."
+    return Prose(text), Details("Every printed mean on our curves", (_reached(placed),))
 
 
-def _placed(placed: pd.DataFrame) -> str:
-    if not placed["our epoch"].notna().any():
-        return "Our own curves reach none of the printed means."
-    parts = []
-    for column, part in placed.groupby("column", sort=False):
-        there = part.dropna(subset="our epoch")
-        spots = zip(there["network"], there["our epoch"], strict=True)
-        found = ", ".join(f"{title(name)} at {epoch:,.0f}" for name, epoch in spots)
-        parts.append(f"{column}: {found or 'none'} ({len(there)} of {len(part)})")
-    return f"Epochs at which our own mean curves reach the printed means: {'; '.join(parts)}."
+def _reached(placed: pd.DataFrame) -> Table:
+    """Return where each printed mean lies on our curves."""
+    epochs = [f"{e:,.0f}" if not math.isnan(e) else "not reached" for e in placed["our epoch"].astype(float)]
+    frame = placed.assign(network=placed["network"].map(title)).drop(columns="setting")
+    frame = frame.assign(**{"column": frame["column"].replace(HEADINGS), "our epoch": epochs})
+    labels = {
+        "printed": "published mean", "printed epochs": "published epochs", "our epoch": "epoch at which ours is there",
+        "our last": "ours at the end", "our best": "ours at best",
+    }  # fmt: skip
+    formats = {"our last": ".2f", "our best": ".2f", "printed epochs": ",.0f", "printed": ".2f"}
+    note = (
+        f"{'; '.join(dict.fromkeys(placed['setting']))}. Mean test accuracy over seeds; between recorded "
+        "epochs the curve is linear in the logarithm of the epoch."
+    )
+    return Table("reached", "Where the printed means lie on our curves", frame, note, formats, labels=labels)
 
 
 def _signed(value: float) -> str:
@@ -290,19 +278,14 @@ def _pairing(results: RepresentationResults) -> str:
     setting = rows["setting"].iloc[0]
     rows = select(rows, setting=setting)
     counts = {test: int((rows[f"{test} holm"] < 0.05).sum()) for test in ("welch", "paired")}
-    between = "".join(
-        f" ReLU − Abs: {_signed(round(r['difference'], 2))} points, Welch p = {number(r['welch p'], 2)}, paired p = "
-        f"{number(r['paired p'], 2)}."
-        for _, r in select(rows, network="relu", other="abs").iterrows()
-    )
     return text + (
         f"Of our {len(rows)} pairs ({setting}; {int(rows['seeds'].max())} seeds), {counts['welch']} differ at 5 % by "
-        f"Welch's test and {counts['paired']} by the paired test, both after Holm's correction.{between}"
+        f"Welch's test and {counts['paired']} by the paired test, both after Holm's correction."
     )
 
 
-def _forms(results: RepresentationResults) -> str:
-    """Return the paragraph on the two forms of OffsetL2."""
+def _forms(results: RepresentationResults) -> tuple[Block, ...]:
+    """Return the paragraph on the two forms of OffsetL2, and what both give on the same weights."""
     text = (
         "**4. OffsetL2.** The paper's formula weighs the difference, ‖α ⊙ (x − μ)‖; the author's code weighs its "
         "square, √Σ α (x − μ)². With α squared the second is the first, so both can compute the same distances. They "
@@ -311,44 +294,13 @@ def _forms(results: RepresentationResults) -> str:
     )
     table = results.tables["forms"]
     if table.empty:
-        return text + "Not compared here: no trained network with an OffsetL2 head is available."
-    return text + (
-        f"No network was trained with the other form here. On the weights trained with the formula ({len(table)} "
-        f"networks) both forms give the same class to {table['agree'].min():.1%} to {table['agree'].max():.1%} of "
-        f"training images; {table['undefined'].max():.1%} of distances at most have no real root; after squaring α the "
-        f"two differ by {number(float(table['rewritten'].max()), 1)} at most (relative). Training both forms would "
-        "settle what the choice does to accuracy."
+        return (Prose(text + "Not compared here: no trained network with an OffsetL2 head is available."),)
+    text += (
+        "No network was trained with the other form here; the table compares both on weights trained with the formula. "
+        "Training both forms would settle what the choice does to accuracy."
     )
-
-
-def _forms_table(results: RepresentationResults) -> Table | None:
-    """Return what both forms of OffsetL2 give on the same weights."""
-    table = results.tables["forms"]
-    if table.empty:
-        return None
     labels = {"agree": "same class by both forms", "undefined": "distances without a real root"}
-    labels["rewritten"] = "largest difference after squaring α"
+    labels["rewritten"] = "largest relative difference after squaring α"
     note = "Training images; prototypes and weights as trained; means over seeds."
-    formats = {"agree": ".1%", "undefined": ".1%"}
-    frame = over_seeds(table, (), labels)
-    return Table("offset-forms", "Two forms, one set of weights", frame, note, formats, labels=labels)
-
-
-def _reached(results: RepresentationResults) -> Table | None:
-    """Return where each printed mean lies on our curves."""
-    placed = results.tables["placed"]
-    if placed.empty:
-        return None
-    epochs = [f"{e:,.0f}" if not math.isnan(e) else "not reached" for e in placed["our epoch"].astype(float)]
-    frame = placed.assign(network=placed["network"].map(title)).drop(columns="setting")
-    frame = frame.assign(**{"column": frame["column"].replace(HEADINGS), "our epoch": epochs})
-    labels = {
-        "printed": "published mean", "printed epochs": "published epochs", "our epoch": "epoch at which ours is there",
-        "our last": "ours at the end", "our best": "ours at best",
-    }  # fmt: skip
-    formats = {"our last": ".2f", "our best": ".2f", "printed epochs": ",.0f", "printed": ".2f"}
-    note = (
-        f"{'; '.join(dict.fromkeys(placed['setting']))}. Mean test accuracy over seeds; between recorded "
-        "epochs the curve is linear in the logarithm of the epoch."
-    )
-    return Table("reached", "Where the printed means lie on our curves", frame, note, formats, labels=labels)
+    frame, formats = over_seeds(table, (), labels), {"agree": ".1%", "undefined": ".1%"}
+    return Prose(text), Table("offset-forms", "Two forms, one set of weights", frame, note, formats, labels=labels)

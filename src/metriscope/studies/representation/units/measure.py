@@ -19,13 +19,8 @@ from metriscope.nn import OffsetL2
 from metriscope.probes import holding_range, perturbation
 from metriscope.probes.perturbation import LEVELS
 from metriscope.runs import Result
-from metriscope.studies.representation.plan import (
-    WHERE,
-    Inside,
-    Perturbing,
-    RepresentationComparing,
-    RepresentationTraining,
-)
+from metriscope.studies.representation.accuracy.measure import density
+from metriscope.studies.representation.plan import Inside, Perturbing, RepresentationComparing, RepresentationTraining
 from metriscope.studies.representation.train import TrainedNetwork, tagged
 
 __all__ = [
@@ -91,15 +86,10 @@ def units_shown(run: TrainedNetwork, x: Tensor, y: Tensor, asked: Inside) -> tup
 
 
 def _densities(z: np.ndarray, labels: np.ndarray, grid: int) -> tuple[np.ndarray, dict[int, np.ndarray]]:
-    """Return a kernel estimate of each class's distribution; classes with fewer than three values have none."""
-    from scipy.stats import gaussian_kde
-
-    x, found = np.linspace(z.min(), z.max(), grid), {}
-    for digit in np.unique(labels):
-        values = z[labels == digit]
-        if len(values) >= 3 and np.ptp(values) >= 1e-9:
-            found[int(digit)] = gaussian_kde(values)(x)
-    return x, found
+    """Return a kernel estimate of each class's distribution that has one."""
+    x = np.linspace(z.min(), z.max(), grid)
+    found = {int(digit): density(z[labels == digit], x) for digit in np.unique(labels)}
+    return x, {digit: heights for digit, heights in found.items() if heights is not None}
 
 
 def _statistics(z: np.ndarray, labels: np.ndarray, where: Mapping[str, object]) -> pd.DataFrame:
@@ -191,7 +181,7 @@ def ranges(table: pd.DataFrame, asked: RepresentationComparing) -> pd.DataFrame:
     It holds while it stays within the points that are ``asked`` of the unperturbed.
     """
     rows, neutral = [], dict(asked.neutral)
-    names = [*WHERE[:2], "kind", "seed"]
+    names = ["setting", "network", "kind", "seed"]
     for key, part in table.groupby(names, sort=False):
         levels, values = part["level"].to_numpy(), part["accuracy"].to_numpy()
         baseline = float(part["baseline"].iloc[0])

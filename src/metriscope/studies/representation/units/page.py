@@ -32,14 +32,9 @@ def dying(results: RepresentationResults) -> Section:
         "text, 22 % in the author's notes, and 53.5 % rarely active, which means under 5 % of inputs in the text and "
         "under 1 % in the code."
     )
-    return section_of(
-        "Units that die",
-        text,
-        "No record of inactive units is available.",
-        figures.dying(results, first, "dying"),
-        _dead(results, first, "dead"),
-        Details("Every layer and setting, training and test images", found) if found else None,
-    )
+    more = Details("Every layer and setting, training and test images", found) if found else None
+    shown = (figures.dying(results, first, "dying"), _dead(results, first, "dead"), more)
+    return section_of("Units that die", text, "No record of inactive units is available.", *shown)
 
 
 def _dead(results: RepresentationResults, setting: Setting, name: str, whole: bool = False) -> Table | None:
@@ -87,15 +82,8 @@ def hyperplanes(results: RepresentationResults) -> Section:
         "Oursland (2025) argues from where hyperplanes meet classes: a distance output should pass through its own "
         "class (z_c), an intensity output through the others (not z_c). Both can be measured."
     )
-    return section_of(
-        "Classes in the hidden space",
-        text,
-        "No trained network with its images is available.",
-        figures.distributions(results),
-        _statistics(results),
-        figures.heat_maps(results),
-        _planes(results),
-    )
+    shown = (figures.distributions(results), _statistics(results), figures.heat_maps(results), _planes(results))
+    return section_of("Classes in the hidden space", text, "No trained network with its images is available.", *shown)
 
 
 def _statistics(results: RepresentationResults) -> Details | None:
