@@ -9,9 +9,9 @@ import torch
 from metriscope.nn import build
 from metriscope.rng import stream
 from metriscope.runs import Driver, Store
-from metriscope.studies.representation.measure import Inspection, Results, gathered, ordered
-from metriscope.studies.representation.plan import PROFILES, Comparing, Training
-from metriscope.studies.representation.train import Trained
+from metriscope.studies.representation.measure import Inspection, RepresentationResults, gathered, ordered
+from metriscope.studies.representation.plan import PROFILES, RepresentationComparing, RepresentationTraining
+from metriscope.studies.representation.train import TrainedNetwork
 
 PIXELS, HIDDEN, CLASSES = 16, 8, 10
 EPOCHS = (0, 10, 100, 1000)
@@ -58,7 +58,7 @@ def job(name, seed, pixels="raw", paper=False):
     """Return a training of the paper's size if asked, else of 1,000 epochs on 200 images."""
     size = {"data": "mnist", "train_size": 60_000} if paper else {"data": "mnist-5k", "train_size": 200}
     sizes = {"features": PIXELS, "hidden": HIDDEN, "classes": CLASSES}
-    return Training(name, seed, pixels=pixels, epochs=5_000 if paper else 1_000, **size, **sizes)
+    return RepresentationTraining(name, seed, pixels=pixels, epochs=5_000 if paper else 1_000, **size, **sizes)
 
 
 def network(name, seed):
@@ -69,7 +69,7 @@ def run(name, seed, accuracy, never=0, pixels="raw", paper=False, model=True):
     """Return one run, with or without its network."""
     weights = Weights(network(name, seed).state_dict()) if model else None
     records = (history(accuracy), dead("2" in name and "l2" not in name, never))
-    return Trained(job(name, seed, pixels, paper), *records, weights)
+    return TrainedNetwork(job(name, seed, pixels, paper), *records, weights)
 
 
 def runs(accuracies, never=None, pixels=("raw",), **more):
@@ -84,7 +84,7 @@ def runs(accuracies, never=None, pixels=("raw",), **more):
 
 def recorded(found):
     """Return the results of runs whose weights were not kept."""
-    return Results(**gathered(found, [], [], Comparing()), deviations=("Made by hand.",))
+    return RepresentationResults(**gathered(found, [], [], RepresentationComparing()), deviations=("Made by hand.",))
 
 
 def inspected(found, folder):

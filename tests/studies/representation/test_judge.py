@@ -147,7 +147,7 @@ def test_perturbations_and_prototypes_are_judged_from_the_networks_themselves(tm
     # Nothing but a bias behind the layer could make scaling change an answer.
     exact = r"(ReLU|Abs): points of training accuracy, pre-activations scaled to (10|200) % 0 \(90% interval 0 to 0\)"
     assert len(re.findall(exact, found["C17"].reason.split("Open:")[0])) >= 4
-    assert {row.source for row in found["C17"].evidence} == {"P", ""}
+    assert {row.source for row in found["C17"].evidence} == {"Oursland 2024b", ""}
     assert "After training ‖μ‖ is" in found["C16"].reason
 
 

@@ -14,18 +14,14 @@ from metriscope.data.registry import row
 from metriscope.runs import Driver, Store
 from metriscope.studies.published import published
 from metriscope.studies.representation.accuracy import measure as accuracy
-from metriscope.studies.representation.accuracy.figures import shown_curve
-from metriscope.studies.representation.contradictions import measure as contradictions
-from metriscope.studies.representation.hyperplanes import measure as hyperplanes
 from metriscope.studies.representation.measure import Inspection
-from metriscope.studies.representation.perturbation import measure as perturbation
-from metriscope.studies.representation.plan import Comparing, Inside, Prototypes
+from metriscope.studies.representation.plan import Inside, Prototypes, RepresentationComparing
 from metriscope.studies.representation.prototypes import measure as prototypes
 from metriscope.studies.representation.units import measure as units
 from studies.representation.made import EPOCHS, QUICK, Weights, images, inspected, job, network, recorded, run, runs
 
 TWO = {"relu": (0.95, 0.96, 0.97), "abs": (0.94, 0.955, 0.96)}
-ASKED, INSIDE = Comparing(), Inside()
+ASKED, INSIDE = RepresentationComparing(), Inside()
 
 
 def rows_of(accuracies):
@@ -64,9 +60,9 @@ def test_a_summary_stands_beside_every_printed_column():
 def test_an_epoch_between_two_records_is_found_on_a_logarithmic_axis():
     epochs, values = np.array([0.0, 9.0, 99.0]), np.array([0.2, 0.4, 0.8])
     # Half way from 0.4 to 0.8 is half way from log 10 to log 100.
-    assert contradictions.epoch_reached(epochs, values, 0.6) == pytest.approx(10**1.5 - 1)
-    assert contradictions.epoch_reached(epochs, values, 0.1) == 0
-    assert math.isnan(contradictions.epoch_reached(epochs, values, 0.9))
+    assert accuracy.epoch_reached(epochs, values, 0.6) == pytest.approx(10**1.5 - 1)
+    assert accuracy.epoch_reached(epochs, values, 0.1) == 0
+    assert math.isnan(accuracy.epoch_reached(epochs, values, 0.9))
 
 
 def test_printed_means_are_placed_on_our_curves():
@@ -93,15 +89,16 @@ def test_seeds_that_only_one_network_has_are_left_out_of_the_pairs():
 
 
 def test_shapes_are_those_of_scipy_and_runs_that_agree_have_none():
-    (shape,) = accuracy.shapes(rows_of({"relu": (0.9, 0.93, 0.95), "abs": (0.9, 0.9, 0.9), "abs2": (0.9, 0.8)}), ASKED)
-    density = stats.gaussian_kde([90.0, 93.0, 95.0])(shape.x)
-    assert shape.network == "relu"
-    assert shape.density == pytest.approx(density / density.max())
+    rows = rows_of({"relu": (0.9, 0.93, 0.95), "abs": (0.9, 0.9, 0.9), "abs2": (0.9, 0.8)})
+    (((_, network), (x, heights)),) = accuracy.shapes(rows, ASKED).items()
+    density = stats.gaussian_kde([90.0, 93.0, 95.0])(x)
+    assert network == "relu"
+    assert heights == pytest.approx(density / density.max())
 
 
 def test_six_of_seven_printed_tests_follow_from_section_6_and_none_from_table_2():
     table = accuracy.recomputed(ASKED)
-    follow = contradictions.follow(table, ASKED).set_index("column")["follow"]
+    follow = accuracy.follow(table, ASKED).set_index("column")["follow"]
     assert follow["table 2"] == 0
     assert follow["section 6, sd of n"] == 6
     # ReLU against Abs in table 2, by the formula: 0.75 over the root of (0.17² + 0.22²) / 20.
@@ -111,7 +108,7 @@ def test_six_of_seven_printed_tests_follow_from_section_6_and_none_from_table_2(
 def test_an_error_of_none_is_drawn_at_one_image_of_its_own_part():
     results = recorded(runs({"relu": (1.0, 1.0)}, model=False))
     for part, size in (("train", 200), ("test", row("mnist-5k").test)):
-        _, values = shown_curve(results, results.settings[0], "relu", f"{part}_error")
+        _, values = results.curve(results.settings[0], "relu", f"{part}_error")
         assert values[:, -1] == pytest.approx([1 / size] * 2)
 
 
@@ -126,7 +123,7 @@ def test_inactive_units_are_shares_and_the_epoch_of_death_is_the_first_record_wi
 
 def test_a_crossed_class_is_at_distance_zero_and_inside_the_band():
     z = np.array([[-0.1, 5.0], [0.1, 5.2], [4.0, -1.0], [4.2, 1.0]])
-    found = hyperplanes.crossings(z, np.array([0, 0, 1, 1]), INSIDE.band).set_index(["output", "class"])
+    found = units.crossings(z, np.array([0, 0, 1, 1]), INSIDE.band).set_index(["output", "class"])
     assert found["distance"][0, 0] == pytest.approx(0)
     assert found["inside"][0, 0] == 1
     assert found["inside"][0, 1] == 0
@@ -136,14 +133,14 @@ def test_a_crossed_class_is_at_distance_zero_and_inside_the_band():
 
 def test_an_output_whose_own_class_is_the_nearest_is_counted():
     z = np.array([[0.0, 9.0], [1.0, 8.0], [9.0, 7.0], [8.0, 9.0]])
-    rows = hyperplanes.crossings(z, np.array([0, 0, 1, 1]), INSIDE.band).assign(network="abs2-neg", seed=0)
+    rows = units.crossings(z, np.array([0, 0, 1, 1]), INSIDE.band).assign(network="abs2-neg", seed=0)
     # Output 0 is nearest to class 0, its own; output 1 has its classes at 8.5 / 0.5 and 8 / 1: its own again.
-    assert hyperplanes.crossed(rows)["nearest own"].tolist() == [1.0]
+    assert units.crossed(rows)["nearest own"].tolist() == [1.0]
 
 
 def test_units_are_chosen_by_their_largest_absolute_weight_and_described_as_scipy_does():
     one, (x, y) = run("abs", 0, 0.9), images()
-    found = hyperplanes.units_shown(one, x, y, INSIDE)
+    found = units.units_shown(one, x, y, INSIDE)
     assert [unit.unit for unit in found] == one.model[2].weight.abs().argmax(1)[[0, 3, 8]].tolist()
     row, values = found[0].statistics.iloc[0], one.model[0](x)[y == 0, found[0].unit].double().numpy()
     assert row["skewness"] == pytest.approx(stats.skew(values))
@@ -222,7 +219,7 @@ def test_perturbed_accuracies_are_per_cent_and_neutral_at_neutral_levels(tmp_pat
     neutral = table[(table["kind"] == "offset") & (table["level"] == 0)]
     assert neutral["accuracy"].tolist() == pytest.approx(neutral["baseline"].tolist())
     assert table["change"].to_numpy() == pytest.approx((table["accuracy"] - table["baseline"]).to_numpy())
-    found = perturbation.ranges(table, ASKED).query("kind == 'scale'")
+    found = units.ranges(table, ASKED).query("kind == 'scale'")
     # Nothing but a bias behind the layer could make scaling change an answer.
     assert np.isinf(found[["low", "high"]]).all(axis=None)
 
@@ -235,7 +232,7 @@ def test_ranges_of_perturbation_come_from_all_training_images(tmp_path):
     x[odd] *= 100
     one = runs({"relu": (0.9,)})
     found = Inspection(QUICK, one, Driver(Store(tmp_path)), {"raw": (x, y)}).results(()).tables["perturbed"]
-    expected = perturbation.perturbed(perturbation.asking(one[0].job), one[0].model, x, y).tables["levels"]
+    expected = units.perturbed(units.asking(one[0].job), one[0].model, x, y).tables["levels"]
     assert found["accuracy"].to_numpy() == pytest.approx(100 * expected["accuracy"].to_numpy())
 
 

@@ -11,7 +11,7 @@ from metriscope.report.markdown import markdown, verdicts_text
 from metriscope.studies.judging import judge
 from metriscope.studies.representation.accuracy.page import shortened
 from metriscope.studies.representation.judge import STATEMENTS
-from metriscope.studies.representation.measure import Results
+from metriscope.studies.representation.measure import RepresentationResults
 from metriscope.studies.representation.page import sections
 from studies.representation.made import inspected, recorded, runs
 
@@ -91,13 +91,13 @@ def test_only_twenty_runs_on_raw_pixels_are_labeled_the_papers_protocol(seeds, p
 def test_what_cannot_be_measured_is_said():
     page = page_of(recorded(SUBSETS["records without networks"]))
     texts = " ".join(b.text for b in page.blocks if isinstance(b, Prose))
-    assert "No trained ReLU or Abs network with its images is at hand." in texts
-    assert "No trained network with an OffsetL2 head is at hand." in texts
+    assert "No trained ReLU or Abs network with its images is available." in texts
+    assert "No trained network with an OffsetL2 head is available." in texts
     assert "Not run here" in texts
 
 
 def test_no_run_at_all_is_a_sentence():
-    for results in (Results({}), recorded(())):
+    for results in (RepresentationResults({}), recorded(())):
         (only,) = sections(None, results, ())
         assert "No run is finished." in only.blocks[0].text
 

@@ -4,7 +4,15 @@ from hypothesis import strategies as st
 
 from metriscope.nn import ARCHITECTURES
 from metriscope.runs.address import address
-from metriscope.studies.representation.plan import MODELS, PAPER, Options, Part, Setting, Training, plan
+from metriscope.studies.representation.plan import (
+    MODELS,
+    PAPER,
+    Part,
+    RepresentationOptions,
+    RepresentationTraining,
+    Setting,
+    plan,
+)
 
 
 @pytest.fixture
@@ -13,7 +21,7 @@ def with_mnist(monkeypatch):
 
 
 def test_the_paper_profile_is_the_papers_protocol(with_mnist):
-    paper = plan(Options("paper"))
+    paper = plan(RepresentationOptions("paper"))
     assert (paper.data, paper.train_size, paper.epochs, paper.seeds) == ("mnist", 60_000, 5_000, 20)
     assert paper.parts == (Part(MODELS, "raw"),)
     assert len(paper.jobs()) == 320
@@ -29,7 +37,7 @@ def test_the_study_has_every_network_there_is():
 
 def test_quick_needs_no_download_and_says_what_it_shortens(monkeypatch):
     monkeypatch.setenv("METRISCOPE_DATA", "/nowhere")
-    quick = plan(Options())
+    quick = plan(RepresentationOptions())
     text = " ".join(quick.deviations())
     assert quick.data == "mnist-5k"
     assert "4,000 training images of `mnist-5k` in place of MNIST's 60,000." in text
@@ -43,39 +51,46 @@ def test_paper_says_how_to_get_mnist_where_it_is_missing(monkeypatch):
     with pytest.raises(
         ValueError, match=r"needs full MNIST: `metriscope data fetch mnist` downloads it, or --data-dir"
     ):
-        plan(Options("paper"))
+        plan(RepresentationOptions("paper"))
 
 
 def test_every_job_names_the_study_and_the_data_by_its_hash(with_mnist):
     from metriscope.data import digest
 
     for profile in ("quick", "paper"):
-        found = plan(Options(profile)).jobs()
+        found = plan(RepresentationOptions(profile)).jobs()
         assert {(job.study, job.sha256) for job in found} == {("representation", digest(found[0].data))}
 
 
 def test_what_is_left_out_is_said(with_mnist):
-    text = plan(Options("paper", models=("abs",), train_size=1_000)).deviations()
+    text = plan(RepresentationOptions("paper", models=("abs",), train_size=1_000)).deviations()
     assert text[0] == "1,000 of MNIST's 60,000 training images."
     assert text[1].startswith("On raw pixels, not run: relu, abs2,")
-    assert plan(Options("paper", pixels="unit")).deviations()[0] == "Unit pixels for all sixteen networks."
+    assert (
+        plan(RepresentationOptions("paper", pixels="unit")).deviations()[0] == "Unit pixels for all sixteen networks."
+    )
 
 
 def test_options_scale_every_part():
-    asked = plan(Options(models=("relu-l2", "abs"), seeds=2, epochs=7, train_size=50, seed=3))
+    asked = plan(RepresentationOptions(models=("relu-l2", "abs"), seeds=2, epochs=7, train_size=50, seed=3))
     assert asked.parts == (Part(("abs", "relu-l2"), "raw"), Part(("abs",), "normalized"))
     jobs = asked.jobs()
     assert [(t.model, t.number) for t in jobs if t.pixels == "raw"] == [
         ("abs", 0), ("relu-l2", 0), ("abs", 1), ("relu-l2", 1),
     ]  # fmt: skip
     assert {(t.epochs, t.train_size, t.seed) for t in jobs} == {(7, 50, 3)}
-    assert plan(Options(pixels="normalized", models=("relu-l2",))).parts == (Part(("relu-l2",), "normalized"),)
+    assert plan(RepresentationOptions(pixels="normalized", models=("relu-l2",))).parts == (
+        Part(("relu-l2",), "normalized"),
+    )
 
 
 @settings(deadline=None, max_examples=20)
 @given(st.integers(1, 30), st.integers(1, 30), st.sets(st.sampled_from(MODELS), min_size=1))
 def test_a_trainings_address_does_not_depend_on_what_else_is_asked(few, many, models):
-    alone, company = plan(Options(seeds=few, models=tuple(models))), plan(Options(seeds=many))
+    alone, company = (
+        plan(RepresentationOptions(seeds=few, models=tuple(models))),
+        plan(RepresentationOptions(seeds=many)),
+    )
     here, there = ({address(t) for t in p.jobs() if t.pixels == "raw"} for p in (alone, company))
     assert len(here & there) == min(few, many) * len(models)
 
@@ -84,7 +99,7 @@ def test_what_ends_otherwise_has_another_address():
     base = ("abs", 0, "mnist", 60_000, "raw", 5_000)
     others = [("relu", *base[1:]), ("abs", 1, *base[2:]), (*base[:4], "unit", 5_000), (*base[:5], 50_000), (*base, 1)]
     others += [(*base, 0, "another hash")]
-    assert len({address(Training(*fields)) for fields in (base, *others)}) == len(others) + 1
+    assert len({address(RepresentationTraining(*fields)) for fields in (base, *others)}) == len(others) + 1
 
 
 @pytest.mark.parametrize(
@@ -122,4 +137,4 @@ def test_only_raw_pixels_of_all_images_at_full_length_are_the_papers_protocol(ch
 )
 def test_a_bad_request_is_refused_in_one_sentence(options, message):
     with pytest.raises(ValueError, match=message):
-        plan(Options(**options))
+        plan(RepresentationOptions(**options))

@@ -9,7 +9,7 @@ import pytest
 from metriscope.runs import Driver, Result, Store, once
 from metriscope.studies.records import add, main, page, read
 from metriscope.studies.representation.measure import recorded
-from metriscope.studies.representation.perturbation.measure import asking
+from metriscope.studies.representation.units.measure import asking
 from studies.representation.made import dead, history, job
 
 ROOT = Path(__file__).parents[3]

@@ -14,9 +14,11 @@ from torch.nn import functional as F
 
 from metriscope.runs import Driver, Store
 from metriscope.studies.representation import train
-from metriscope.studies.representation.plan import Options, Training, plan
+from metriscope.studies.representation.plan import RepresentationOptions, RepresentationTraining, plan
 
-SMALL = plan(Options(models=("abs2-neg", "relu2", "relu-l2"), seeds=2, epochs=5, train_size=60, pixels="unit"))
+SMALL = plan(
+    RepresentationOptions(models=("abs2-neg", "relu2", "relu-l2"), seeds=2, epochs=5, train_size=60, pixels="unit")
+)
 
 
 class Ticks:
@@ -102,7 +104,7 @@ def test_idle_units_are_counted_as_pytorch_would(done):
 
 
 def test_networks_of_a_seed_begin_with_the_same_first_layer():
-    jobs = plan(Options(models=("abs", "relu2-bias", "abs-l2"), seeds=2, pixels="raw")).jobs()
+    jobs = plan(RepresentationOptions(models=("abs", "relu2-bias", "abs-l2"), seeds=2, pixels="raw")).jobs()
     first = [train.start(job).state_dict() for job in jobs]
     assert all(s["0.weight"].equal(first[0]["0.weight"]) and s["0.bias"].equal(first[0]["0.bias"]) for s in first[:3])
     assert not first[3]["0.weight"].equal(first[0]["0.weight"])
@@ -112,7 +114,7 @@ def test_networks_of_a_seed_begin_with_the_same_first_layer():
 
 
 def test_trainings_share_a_pass_only_where_all_but_network_and_start_agree():
-    jobs = plan(Options(seeds=2)).jobs()
+    jobs = plan(RepresentationOptions(seeds=2)).jobs()
     shards = train.WORK.shards(jobs)
     assert [len(shard) for shard in shards] == [16, 16, 12]
     assert all(len({job.pixels for job in shard}) == 1 for shard in shards)
@@ -155,7 +157,7 @@ def test_networks_that_stand_at_different_epochs_catch_up(done, tmp_path):
 
 @pytest.mark.parametrize("epochs", [1, 5, 400, 5_000, 50_000])
 def test_observed_epochs_are_few_and_hold_both_ends(epochs):
-    job = Training("abs", 0, "mnist", 60_000, "raw", epochs)
+    job = RepresentationTraining("abs", 0, "mnist", 60_000, "raw", epochs)
     seen, counted = train.observed(job), train.counted(job)
     assert seen[0] == counted[0] == 0
     assert seen[-1] == counted[-1] == epochs
@@ -168,9 +170,9 @@ SCRIPT = """
 import sys
 from pathlib import Path
 from metriscope.runs import Driver, Store
-from metriscope.studies.representation.plan import Options, plan
+from metriscope.studies.representation.plan import RepresentationOptions, plan
 from metriscope.studies.representation.train import WORK
-asked = plan(Options(models=("abs", "relu-l2"), seeds=1, epochs=400, train_size=200, pixels="normalized"))
+asked = plan(RepresentationOptions(models=("abs", "relu-l2"), seeds=1, epochs=400, train_size=200, pixels="normalized"))
 Driver(Store(Path(sys.argv[1])), print).perform(asked.jobs(), WORK, "training")
 """
 
@@ -187,14 +189,16 @@ def test_a_killed_call_goes_on_to_the_same_bits(tmp_path):
     process.communicate()
     assert Store(tmp_path / "killed").runs() == []
     assert len(list((tmp_path / "killed" / "checkpoints").glob("*.safetensors"))) == 2
-    asked = plan(Options(models=("abs", "relu-l2"), seeds=1, epochs=400, train_size=200, pixels="normalized"))
+    asked = plan(
+        RepresentationOptions(models=("abs", "relu-l2"), seeds=1, epochs=400, train_size=200, pixels="normalized")
+    )
     for name in ("killed", "whole"):
         perform(asked.jobs(), Store(tmp_path / name))
     assert files(Store(tmp_path / "killed")) == files(Store(tmp_path / "whole"))
 
 
 def test_images_of_a_subset_are_normalized_by_that_subset():
-    images, test = train.images(plan(Options(train_size=100, pixels="normalized")).jobs()[0])
+    images, test = train.images(plan(RepresentationOptions(train_size=100, pixels="normalized")).jobs()[0])
     assert (len(images), len(test)) == (100, 1_000)
     assert float(images.x.mean(dtype=np.float64)) == pytest.approx(0, abs=1e-5)
     assert float(images.x.std(dtype=np.float64)) == pytest.approx(1, abs=1e-5)

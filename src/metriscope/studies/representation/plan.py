@@ -8,30 +8,15 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from tyro.conf import arg
 
 __all__ = [
-    "BASE",
-    "DISTANCES",
-    "MODELS",
-    "NAME",
-    "TIMES",
-    "TITLE",
-    "WIDTH",
-    "Comparing",
-    "Inside",
-    "Options",
-    "Part",
-    "Perturbing",
-    "Plan",
-    "Prototypes",
-    "Setting",
-    "Training",
-    "plan",
-    "title",
-]
+    "BASE", "DISTANCES", "MODELS", "NAME", "OPTIONS", "PAPER", "TIMES", "TITLE", "WHERE", "WIDTH", "Inside", "Options",
+    "Part", "Perturbing", "Prototypes", "RepresentationComparing", "RepresentationOptions", "RepresentationPlan",
+    "RepresentationTraining", "Setting", "plan", "title",
+]  # fmt: skip
 
 NAME, TITLE = "representation", "Distance against intensity"
 TIMES = {"quick": "2 minutes on two cores", "paper": "20 hours on two cores, with full MNIST"}
@@ -46,8 +31,10 @@ MODELS = (*PLAIN, *BIASED, *DISTANCES)
 BASE = ("relu", "abs", "relu2", "abs2", "relu2-neg", "abs2-neg")
 
 SIZES = {"mnist": 60_000, "mnist-5k": 4_000}
-# Trainings that go side by side: few enough that the first runs of a long plan are finished early.
+# Networks trained side by side: few enough that the first runs of a long plan are finished early.
 WIDTH = 16
+# The columns that identify a run in a table.
+WHERE = ("setting", "network", "seed")
 
 
 def title(name: str) -> str:
@@ -62,7 +49,7 @@ def title(name: str) -> str:
 
 @dataclass(frozen=True)
 class Setting:
-    """Under what a network was trained: networks are compared within one setting only."""
+    """The conditions of a training; networks are compared only within one setting."""
 
     pixels: str
     epochs: int
@@ -81,30 +68,30 @@ class Setting:
 
     @property
     def length(self) -> float:
-        """The share of the paper's epochs."""
+        """The number of epochs as a share of the paper's."""
         return self.epochs / PAPER.epochs
 
     @property
     def shortfall(self) -> str:
-        """A sentence on what the protocol has and this setting lacks; empty where it lacks nothing."""
+        """A sentence on how this setting differs from the paper's protocol; empty where it does not."""
         if self.protocol:
             return ""
         return f"Not the paper's protocol ({PAPER.epochs:,} epochs on the raw pixels of {PAPER.train_size:,} images)."
 
     @property
     def closeness(self) -> tuple[bool, bool, int, int, str]:
-        """What settings are ordered by, the nearest to the paper's protocol last."""
+        """The sort key of settings: the nearest to the paper's protocol is the largest."""
         return self.pixels == "raw", self.data == PAPER.data, self.train_size, self.epochs, self.pixels
 
 
 @dataclass(frozen=True)
-class Training:
-    """One network of one seed, trained to the end: the unit that is computed, stored and resumed.
+class RepresentationTraining:
+    """One network of one seed, trained to the end: what is computed, stored and resumed as a whole.
 
-    Nothing here says what else was trained beside it, because a network learns the same in any company. ``ladder``
-    and ``counts`` are how many epochs a history has at most, and at how many of them inactive units are counted:
-    those active on less than the ``rare`` shares of the images. ``version`` is raised when the same request would
-    end in other numbers.
+    The specification does not name the networks trained beside it, because they do not change the result.
+    ``ladder`` is the largest number of epochs that a history records, ``counts`` at how many of them inactive units
+    are counted; ``rare`` names the thresholds: units active on less than this share of the images. ``version`` is
+    raised when the same request would give other numbers.
     """
 
     model: str
@@ -127,18 +114,25 @@ class Training:
 
     @property
     def setting(self) -> Setting:
-        """What the network is trained under."""
+        """The conditions of this training."""
         return Setting(self.pixels, self.epochs, self.data, self.train_size)
+
+    @property
+    def columns(self) -> dict[str, Any]:
+        """What every row about this training says of it: the run (:data:`WHERE`), and how near to the protocol."""
+        setting = self.setting
+        run = dict(zip(WHERE, (str(setting), self.model, self.number), strict=True))
+        return {**run, "protocol": setting.protocol, "length": setting.length}
 
 
 @dataclass(frozen=True)
 class Perturbing:
     """The accuracy of a trained network at every level of every kind of perturbation of its first layer.
 
-    Ranges and accuracies are taken over all training images, or over a ``sample`` of so many.
+    Ranges and accuracies are taken over all training images, or over ``sample`` of them.
     """
 
-    training: Training
+    training: RepresentationTraining
     levels: tuple[tuple[str, tuple[float, ...]], ...]
     sample: int | None = None
     version: int = 1
@@ -149,10 +143,11 @@ class Perturbing:
 class Prototypes:
     """What the distance layer of a trained network has learned, on a sample of training images.
 
-    ``drawn`` asks for the prototypes as images too. ``start`` is the deviation that their entries began with.
+    ``drawn`` asks for the prototypes as images too. ``start`` is the standard deviation of their initial entries;
+    ``fewest`` is the smallest number of units of which a rank correlation is taken.
     """
 
-    training: Training
+    training: RepresentationTraining
     drawn: bool = False
     sample: int = 2_000
     start: float = 0.1
@@ -163,11 +158,12 @@ class Prototypes:
 
 @dataclass(frozen=True)
 class Inside:
-    """What is looked at inside the networks, on a sample of training images.
+    """What is measured inside the networks, on a sample of training images.
 
     ``units``: networks whose hidden units are shown, those with the largest weight to the outputs of ``digits``;
-    their densities are drawn at ``grid`` places. A class is crossed where its images lie within ``band`` standard
-    deviations of the output around zero. ``images`` and ``alphas``: networks whose prototypes and alphas are shown.
+    their densities are drawn at ``grid`` points. An output crosses a class where images of the class lie within
+    ``band`` standard deviations of the output around zero. ``images`` and ``alphas``: networks whose prototypes and
+    alphas are shown.
     """
 
     units: tuple[str, ...] = ("relu", "abs", "abs2-neg")
@@ -180,16 +176,16 @@ class Inside:
 
 
 @dataclass(frozen=True)
-class Comparing:
+class RepresentationComparing:
     """How runs are compared with each other and with the paper.
 
     ``perturbed``: networks whose first layer is perturbed, those of the paper and the same with a bias, without
-    which scaling cannot change which output is largest; accuracy holds within ``points`` of the unperturbed.
-    ``neutral``: the level of each kind of perturbation that changes nothing.
-    ``runs``: how many the paper has of each network. ``same_t``: the share by which a recomputed t may differ from
-    the printed one, whose means and deviations are rounded. ``steady``: networks whose spread is small enough that
-    their mean says which printed column a run belongs to. ``grid`` and ``reach``: places at which the shape of a
-    distribution is drawn, and how far beyond its ends, as a share of its range.
+    which scaling cannot change which output is largest. Accuracy holds while it stays within ``points`` of the
+    unperturbed. ``neutral``: the level of each kind of perturbation that changes nothing.
+    ``runs``: the paper's number of runs per network. ``same_t``: the relative difference allowed between a
+    recomputed t and the printed one, whose means and deviations are rounded. ``steady``: networks with a spread
+    small enough for their mean to tell which printed column a run belongs to. ``grid`` and ``reach``: the number of
+    points at which the shape of a distribution is drawn, and how far beyond its ends, as a share of its range.
     """
 
     perturbed: tuple[str, ...] = ("relu", "abs", "relu-bias", "abs-bias")
@@ -211,8 +207,8 @@ class Part:
 
 
 @dataclass(frozen=True)
-class Plan:
-    """Everything one call of the study will compute, and how far that is from the paper's protocol."""
+class RepresentationPlan:
+    """Everything one call of the study will compute, and how that differs from the paper's protocol."""
 
     profile: str
     data: str
@@ -223,12 +219,13 @@ class Plan:
     seed: int = 0
     sha256: str = ""
     inside: Inside = Inside()
-    comparing: Comparing = Comparing()
+    comparing: RepresentationComparing = RepresentationComparing()
 
-    def jobs(self) -> tuple[Training, ...]:
-        """Return every training: a form of pixels after the other, and in each all networks of the first seed first."""
+    def jobs(self) -> tuple[RepresentationTraining, ...]:
+        """Return every training: one form of pixels after the other, in each all networks of the first seed first."""
+        shared = (self.epochs, self.seed, self.sha256)
         return tuple(
-            Training(model, number, self.data, self.train_size, part.pixels, self.epochs, self.seed, self.sha256)
+            RepresentationTraining(model, number, self.data, self.train_size, part.pixels, *shared)
             for part in self.parts
             for number in range(self.seeds)
             for model in part.models
@@ -245,30 +242,25 @@ class Plan:
             found.append(f"{self.epochs:,} epochs in place of {PAPER.epochs:,} (table 5 of the paper: 50,000).")
         if self.seeds != PAPER.seeds:
             found.append(f"{self.seeds} seeds in place of {PAPER.seeds}.")
-        return (*found, *self._pixel_deviations())
-
-    def _pixel_deviations(self) -> tuple[str, ...]:
         asked = {part.pixels: part.models for part in self.parts}
-        found = [f"{form} pixels for {_some(models)}." for form, models in asked.items() if form != "raw"]
+        for form, models in asked.items():
+            names = "all sixteen networks" if set(models) == set(MODELS) else ", ".join(models)
+            found += [f"{form.capitalize()} pixels for {names}."] if form != "raw" else []
         missing = [model for model in MODELS if model not in asked.get("raw", ())]
-        if missing:
-            found.append(f"On raw pixels, not run: {', '.join(missing)}.")
-        return tuple(text[0].upper() + text[1:] for text in found)
-
-
-def _some(models: tuple[str, ...]) -> str:
-    return "all sixteen networks" if set(models) == set(MODELS) else ", ".join(models)
+        return (*found, f"On raw pixels, not run: {', '.join(missing)}.") if missing else tuple(found)
 
 
 PROFILES = {
-    "paper": Plan("paper", "mnist", SIZES["mnist"], 5_000, 20, (Part(MODELS),)),
-    "quick": Plan("quick", "mnist-5k", SIZES["mnist-5k"], 300, 3, (Part(MODELS), Part(PLAIN, "normalized"))),
+    "paper": RepresentationPlan("paper", "mnist", SIZES["mnist"], 5_000, 20, (Part(MODELS),)),
+    "quick": RepresentationPlan(
+        "quick", "mnist-5k", SIZES["mnist-5k"], 300, 3, (Part(MODELS), Part(PLAIN, "normalized"))
+    ),
 }
 PAPER = PROFILES["paper"]
 
 
 @dataclass(frozen=True)
-class Options:
+class RepresentationOptions:
     """Options of the representation study."""
 
     profile: Literal["quick", "paper"] = "quick"
@@ -292,13 +284,14 @@ class Options:
     """Root of all random streams."""
 
 
-OPTIONS = Options
+# The name under which the command line looks the options of a study up, and its older name.
+OPTIONS = Options = RepresentationOptions
 
 
-def plan(options: Options) -> Plan:
-    """Return the plan of a profile, scaled by whatever else is given.
+def plan(options: RepresentationOptions) -> RepresentationPlan:
+    """Return the plan of a profile, changed by whatever other options are given.
 
-    >>> plan(Options(models=("abs", "relu-l2"), seeds=2)).jobs()[2].number
+    >>> plan(RepresentationOptions(models=("abs", "relu-l2"), seeds=2)).jobs()[2].number
     1
     """
     if options.profile not in PROFILES:
@@ -309,7 +302,7 @@ def plan(options: Options) -> Plan:
     _check(given, row)
     chosen = replace(row, parts=_parts(row.parts, options), seed=options.seed, **given)
 
-    # They read nothing, but bring numpy along, which a bad request need not wait for.
+    # These read no file, but import numpy, which a bad request need not wait for.
     from metriscope.data import available, digest
 
     if not available(row.data):
@@ -320,7 +313,7 @@ def plan(options: Options) -> Plan:
     return replace(chosen, sha256=digest(row.data))
 
 
-def _parts(parts: tuple[Part, ...], options: Options) -> tuple[Part, ...]:
+def _parts(parts: tuple[Part, ...], options: RepresentationOptions) -> tuple[Part, ...]:
     models, pixels = options.models, options.pixels
     for model in models:
         if model not in MODELS:
@@ -335,7 +328,7 @@ def _parts(parts: tuple[Part, ...], options: Options) -> tuple[Part, ...]:
     return tuple(part for part in chosen if part.models)
 
 
-def _check(given: Mapping[str, int], row: Plan) -> None:
+def _check(given: Mapping[str, int], row: RepresentationPlan) -> None:
     least, most = {"seeds": 1, "epochs": 1, "train_size": 2}, SIZES[row.data]
     for name, value in given.items():
         if value < least[name]:

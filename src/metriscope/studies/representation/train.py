@@ -5,7 +5,7 @@ Axes: T observed epochs, A of them at which units are counted. Epoch ``e`` is th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Literal, cast
@@ -20,21 +20,21 @@ from metriscope import data
 from metriscope.nn import build
 from metriscope.rng import stream
 from metriscope.runs import Result, Run, Work
-from metriscope.studies.representation.plan import WIDTH, Training
+from metriscope.studies.representation.plan import WHERE, WIDTH, RepresentationTraining
 from metriscope.train import Pace, recorded_epochs
-from metriscope.train.classifiers import Examples, Network, Scores, advance, classifier, examples, measure
+from metriscope.train.classifiers import Examples, Network, advance, classifier, examples, measure
 
-__all__ = ["HISTORY", "WORK", "Lesson", "Trained", "counted", "images", "network", "observed", "start", "trained"]
+__all__ = ["HISTORY", "WORK", "Lesson", "TrainedNetwork", "counted", "images", "network", "observed", "start", "tagged"]
 
 HISTORY = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
 PARTS, LAYERS = ("train", "test"), ("hidden", "output")
 
 
-def images(job: Training) -> tuple[data.Labeled, data.Labeled]:
-    """Return what a network is trained and tested on, as points.
+def images(job: RepresentationTraining) -> tuple[data.Labeled, data.Labeled]:
+    """Return the training and the test images of a network, as points.
 
-    Fewer than all training images are drawn at random, the same for every network; test images are normalized by
-    those that are used.
+    Where not all training images are used, they are drawn at random, the same for every network. Test images are
+    normalized by the training images that are used.
     """
     found = data.load(job.data)
     rows = torch.randperm(len(found.train), generator=stream(job.seed, job.study, "images")).numpy()
@@ -45,51 +45,51 @@ def images(job: Training) -> tuple[data.Labeled, data.Labeled]:
 
 
 @dataclass(frozen=True, eq=False)
-class Task:
-    """Images to train on and to test on, packed once for all networks."""
+class ImageTask:
+    """Training and test images, packed once for all networks."""
 
     train: Examples
     test: Examples
 
 
-def _share(job: Training) -> Training:
-    """Return what trainings must have in common to go side by side: all but the network and its start."""
+def _share(job: RepresentationTraining) -> RepresentationTraining:
+    """Return what trainings must have in common to run side by side: all but the network and its start."""
     return replace(job, model="", number=0)
 
 
-# One pass after another has the same images, and packing full MNIST takes seconds.
+# Consecutive passes use the same images, and packing full MNIST takes seconds.
 @lru_cache(maxsize=1)
-def _task(shared: Training) -> Task:
+def _task(shared: RepresentationTraining) -> ImageTask:
     train, test = images(shared)
-    return Task(examples(train.x, train.y), examples(test.x, test.y, gradient=False))
+    return ImageTask(examples(train.x, train.y), examples(test.x, test.y, gradient=False))
 
 
-def start(job: Training) -> nn.Sequential:
+def start(job: RepresentationTraining) -> nn.Sequential:
     """Return a network before training; all networks of one seed begin with the same first layer."""
     generator = stream(job.seed, job.study, "start", job.number)
     return build(job.model, job.features, job.hidden, job.classes, generator)
 
 
-def network(job: Training, run: Run) -> nn.Sequential:
+def network(job: RepresentationTraining, run: Run) -> nn.Sequential:
     """Return a trained network."""
     model = start(job)
     model.load_state_dict(run.tensors())
     return model.requires_grad_(False)
 
 
-def counted(job: Training) -> np.ndarray:
-    """Return the epochs at which inactive units are counted, the start and the end among them.
+def counted(job: RepresentationTraining) -> np.ndarray:
+    """Return the epochs at which inactive units are counted, the first and the last included.
 
-    >>> counted(Training("abs", 0, "mnist", 60_000, "raw", 5_000)).tolist()
+    >>> counted(RepresentationTraining("abs", 0, "mnist", 60_000, "raw", 5_000)).tolist()
     [0, 1, 4, 9, 21, 47, 103, 225, 489, 1062, 2305, 5000]
     """
     return recorded_epochs(job.epochs + 1, job.counts)
 
 
-def observed(job: Training) -> np.ndarray:
-    """Return the epochs that a history has: a geometric ladder, and those at which units are counted.
+def observed(job: RepresentationTraining) -> np.ndarray:
+    """Return the epochs of a history: geometrically spaced ones, and those at which units are counted.
 
-    >>> observed(Training("abs", 0, "mnist", 60_000, "raw", 3)).tolist()
+    >>> observed(RepresentationTraining("abs", 0, "mnist", 60_000, "raw", 3)).tolist()
     [0, 1, 2, 3]
     """
     return np.union1d(recorded_epochs(job.epochs + 1, job.ladder), counted(job))
@@ -97,9 +97,9 @@ def observed(job: Training) -> np.ndarray:
 
 @dataclass(eq=False)
 class Member:
-    """A network in training, with what has been seen of it so far; what is still to come is NaN."""
+    """A network in training with its records so far; those of later epochs are NaN."""
 
-    job: Training
+    job: RepresentationTraining
     network: Network
     history: Float[Tensor, "t 4"] = field(init=False)
     dead: Float[Tensor, "a 2 2 3"] = field(init=False)
@@ -112,33 +112,20 @@ class Member:
         self.dead = torch.full(shape, torch.nan, dtype=torch.float64)
 
     def note(self, **values: float) -> None:
-        """Write down what was seen at this epoch, if it is one to be observed."""
+        """Record values of this epoch, if it is an observed one."""
         row = np.flatnonzero(self.observed == self.epoch)
         for name, value in values.items():
             self.history[row, HISTORY.index(name)] = value
 
     def count(self, part: str, shares: Sequence[Float[np.ndarray, k]]) -> None:
-        """Write down how many units of each layer are hardly ever active, if this is an epoch to do so."""
+        """Record the number of rarely active units of each layer, if this is an epoch at which they are counted."""
         row = np.flatnonzero(self.counted == self.epoch)
         for layer, active in enumerate(shares):
             found = [int(np.sum((active < limit) | (active == 0))) for _, limit in self.job.rare]
             self.dead[row, PARTS.index(part), layer] = torch.tensor(found, dtype=torch.float64)
 
-    def tensors(self) -> dict[str, Tensor]:
-        """Return everything that a checkpoint must hold."""
-        weights = {f"weights/{name}": tensor for name, tensor in self.network.state().items()}
-        return {**weights, "history": self.history, "dead": self.dead}
-
-    def restore(self, tensors: Mapping[str, Tensor], epoch: int) -> None:
-        """Take up the state that :meth:`tensors` gave out at ``epoch``."""
-        weights = {k.removeprefix("weights/"): v for k, v in tensors.items() if k.startswith("weights/")}
-        self.network = classifier(self.job.model, weights)
-        self.history.copy_(tensors["history"])
-        self.dead.copy_(tensors["dead"])
-        self.epoch = epoch
-
     def tables(self) -> dict[str, pd.DataFrame]:
-        """Return the history and the counts of units as tables, one row per epoch."""
+        """Return the history, one row per epoch, and the counts of units, one row per epoch, part and layer."""
         history = pd.DataFrame(self.history.numpy(), columns=list(HISTORY))
         history.insert(0, "epoch", self.observed)
         keys = pd.MultiIndex.from_product([self.counted, PARTS, LAYERS], names=["epoch", "part", "layer"])
@@ -150,23 +137,30 @@ class Member:
 
 
 class Lesson:
-    """Trainings side by side, which may stand at different epochs: those that are behind go first."""
+    """Trainings side by side, possibly at different epochs: those that are behind are trained first."""
 
-    def __init__(self, jobs: Sequence[Training]) -> None:
+    def __init__(self, jobs: Sequence[RepresentationTraining]) -> None:
         self.task = _task(_share(jobs[0]))
         self.members = {job: Member(job, classifier(job.model, start(job).state_dict())) for job in jobs}
 
-    def span(self, job: Training) -> tuple[int, int]:
+    def span(self, job: RepresentationTraining) -> tuple[int, int]:
         """Return the epoch that a training has reached, and its last."""
         return self.members[job].epoch, job.epochs
 
-    def state(self, job: Training) -> dict[str, Tensor]:
+    def state(self, job: RepresentationTraining) -> dict[str, Tensor]:
         """Return everything that a checkpoint must hold."""
-        return self.members[job].tensors()
+        member = self.members[job]
+        weights = {f"weights/{name}": tensor for name, tensor in member.network.state().items()}
+        return {**weights, "history": member.history, "dead": member.dead}
 
-    def restore(self, job: Training, tensors: Mapping[str, Tensor], step: int) -> None:
-        """Take up the state that a training had at an epoch."""
-        self.members[job].restore(tensors, step)
+    def restore(self, job: RepresentationTraining, tensors: Mapping[str, Tensor], step: int) -> None:
+        """Resume a training from its :meth:`state` at epoch ``step``."""
+        member = self.members[job]
+        weights = {k.removeprefix("weights/"): v for k, v in tensors.items() if k.startswith("weights/")}
+        member.network = classifier(job.model, weights)
+        member.history.copy_(tensors["history"])
+        member.dead.copy_(tensors["dead"])
+        member.epoch = step
 
     def run(self, tick: Callable[[], None]) -> None:
         """Train every network to its end."""
@@ -185,31 +179,27 @@ class Lesson:
         _observe(members, self.task)
         tick()
 
-    def result(self, job: Training) -> Result:
+    def result(self, job: RepresentationTraining) -> Result:
         """Return the weights, the history and the counts of units."""
         member = self.members[job]
         return Result(member.tables(), member.network.state())
 
 
-def _observe(members: Sequence[Member], task: Task) -> None:
-    """Note loss and accuracy at the epoch where all members stand; before a step the training's own come with it."""
+def _observe(members: Sequence[Member], task: ImageTask) -> None:
+    """Record loss and accuracy at the epoch where all members are; a step records those of training images itself."""
     networks, epoch = [m.network for m in members], members[0].epoch
     parts = {"test": measure(networks, task.test)}
     if epoch in members[0].counted:
         parts["train"] = measure(networks, task.train)
     for part, scores in parts.items():
         for i, member in enumerate(members):
-            _note(member, part, scores, i)
+            if part == "test" or epoch == member.job.epochs:
+                member.note(**{f"{part}_loss": scores.loss[i], f"{part}_accuracy": scores.accuracy[i]})
+            member.count(part, (scores.hidden[i], scores.outputs[i]))
 
 
-def _note(member: Member, part: str, scores: Scores, index: int) -> None:
-    if part == "test" or member.epoch == member.job.epochs:
-        member.note(**{f"{part}_loss": scores.loss[index], f"{part}_accuracy": scores.accuracy[index]})
-    member.count(part, (scores.hidden[index], scores.outputs[index]))
-
-
-def _step(members: Sequence[Member], task: Task, until: int) -> None:
-    """Train members that stand at the same epoch up to another."""
+def _step(members: Sequence[Member], task: ImageTask, until: int) -> None:
+    """Train members that are at the same epoch up to another."""
     epochs, lr = until - members[0].epoch, members[0].job.lr
     losses, accuracies = advance([m.network for m in members], task.train, epochs, lr)
     for member, loss, accuracy in zip(members, losses, accuracies, strict=True):
@@ -221,8 +211,8 @@ WORK = Work(Lesson, _share, WIDTH)
 
 
 @dataclass(frozen=True, eq=False)
-class Trained:
-    """One finished training as measures read it; ``run`` is None where only its tables were kept.
+class TrainedNetwork:
+    """One finished training as measurements read it; ``run`` is None where only its tables were kept.
 
     ``history`` has one row per observed epoch: epoch, train_loss, train_accuracy, test_loss, test_accuracy,
     accuracies as shares. ``dead`` has one row per epoch, part ("train" or "test") and layer ("hidden" or "output"):
@@ -230,15 +220,10 @@ class Trained:
     ``units``.
     """
 
-    job: Training
+    job: RepresentationTraining
     history: pd.DataFrame
     dead: pd.DataFrame
     run: Run | None = None
-
-    @property
-    def where(self) -> dict[str, str | int]:
-        """What tells this run from all others in a table."""
-        return {"setting": str(self.job.setting), "network": self.job.model, "seed": self.job.number}
 
     @property
     def model(self) -> nn.Sequential:
@@ -247,6 +232,8 @@ class Trained:
         return network(self.job, self.run)
 
 
-def trained(job: Training, run: Run) -> Trained:
-    """Return a finished run as measures read it."""
-    return Trained(job, run.table("history"), run.table("dead"), run)
+def tagged(found: Iterable[tuple[RepresentationTraining, pd.DataFrame]], columns: Iterable[str]) -> pd.DataFrame:
+    """Return these columns of many trainings' tables as one table, each row with the columns of its training."""
+    names = [*WHERE, *columns, "protocol", "length"]
+    parts = [table.assign(**job.columns)[names] for job, table in found if len(table)]
+    return pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=names)

@@ -1,1 +1,1 @@
-"""What the networks reach: test accuracy over seeds, learning curves, and tests between networks."""
+"""What the networks reach: test accuracy over seeds, learning curves, tests between networks, and contradictions."""

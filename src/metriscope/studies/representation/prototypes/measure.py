@@ -6,9 +6,8 @@ Axes: N images, D pixels, K hidden units, C classes; mu and alpha are C x K. Mea
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -19,17 +18,17 @@ from torch import Tensor, nn
 from metriscope.functional import offset_l2
 from metriscope.nn import OffsetL2
 from metriscope.runs import Result
-from metriscope.studies.representation.plan import Prototypes, Training
+from metriscope.studies.representation.plan import Prototypes, RepresentationTraining
+from metriscope.studies.representation.train import tagged
 
-__all__ = ["TABLES", "Alphas", "Hidden", "Seen", "alphas", "gather", "observe", "preimage", "read", "seen"]
+__all__ = ["TABLES", "Hidden", "gather", "preimage", "read"]
 
 TABLES = ("places", "weighing", "forms", "alphas")
-WHERE = ("setting", "network", "seed")
 
 
 @dataclass(frozen=True, eq=False)
 class Hidden:
-    """A network with a distance layer, and where the classes lie in front of it."""
+    """A network with a distance layer, and the values of its hidden units before and after the activation."""
 
     model: nn.Sequential
     mu: Float[Tensor, "c k"]
@@ -37,6 +36,15 @@ class Hidden:
     pre: Float[Tensor, "n k"]
     post: Float[Tensor, "n k"]
     labels: Int[Tensor, " n"]
+
+    @classmethod
+    def of(cls, model: nn.Sequential, x: Tensor, y: Tensor) -> Hidden:
+        """Return a network with its hidden units on some images."""
+        head = model[2]
+        assert isinstance(head, OffsetL2)
+        with torch.no_grad():
+            pre = model[0](x)
+            return cls(model, head.mu.double(), head.alpha.double(), pre.double(), model[1](pre).double(), y)
 
     @property
     def classes(self) -> range:
@@ -47,61 +55,38 @@ class Hidden:
         """Return the mean of each class."""
         return torch.stack([values[self.labels == c].mean(0) for c in self.classes])
 
+    def weights(self) -> Iterator[tuple[int, np.ndarray, dict[str, np.ndarray]]]:
+        """Yield each class with its alpha and what alpha may weigh, one value per unit.
 
-@dataclass(frozen=True, eq=False)
-class Seen:
-    """Prototypes as images: the class means, and two images that the first layer sends to each prototype."""
-
-    network: str
-    means: Float[np.ndarray, "c d"]
-    nearest: Float[np.ndarray, "c d"]
-    likeliest: Float[np.ndarray, "c d"]
-
-
-@dataclass(frozen=True, eq=False)
-class Alphas:
-    """The weights of one network's hidden units in each class's distance, and what they may go with."""
-
-    network: str
-    table: pd.DataFrame
-
-
-def observe(model: nn.Sequential, x: Tensor, y: Tensor) -> Hidden | None:
-    """Return a network with a distance layer as it sees some images; None where a class has none of them."""
-    head = model[2]
-    assert isinstance(head, OffsetL2)
-    with torch.no_grad():
-        pre = model[0](x)
-        hidden = Hidden(model, head.mu.double(), head.alpha.double(), pre.double(), model[1](pre).double(), y)
-    return hidden if set(hidden.classes) <= set(y.tolist()) else None
+        ``compact``: 1 / sd of the unit within the class, the weight of a Mahalanobis distance along the axes;
+        ``quiet``: 1 / sd over all images; ``own``: the class's mean above the mean of the others, in standard
+        deviations over all images.
+        """
+        whole = self.post.std(0)
+        for c in self.classes:
+            own, rest = self.post[self.labels == c], self.post[self.labels != c]
+            weighed = {"compact": 1 / own.std(0), "quiet": 1 / whole, "own": (own.mean(0) - rest.mean(0)) / whole}
+            yield c, self.alpha[c].numpy(), {name: values.numpy() for name, values in weighed.items()}
 
 
 def read(asked: Prototypes, model: nn.Sequential, x: Tensor, y: Tensor) -> Result:
     """Return everything that is measured on one network's distance layer; no tables where a class has no image."""
-    hidden = observe(model, x, y)
-    if hidden is None:
+    hidden = Hidden.of(model, x, y)
+    if not set(hidden.classes) <= set(y.tolist()):
         return Result(record={"missing": "a class has no image in the sample"})
     tables = {"places": _places(hidden, asked.start), "weighing": _weighing(hidden, asked.fewest)}
-    tables |= {"forms": _forms(hidden, asked.training.model), "alphas": alphas(hidden)}
+    tables |= {"forms": _forms(hidden, asked.training.model), "alphas": _alphas(hidden)}
     return Result(tables, _images(hidden, x) if asked.drawn else {})
 
 
-def gather(found: Sequence[tuple[Training, Mapping[str, pd.DataFrame]]]) -> dict[str, pd.DataFrame]:
-    """Return the tables of many networks as one each, with where every row comes from."""
-    whole = {}
-    for name in TABLES:
-        parts = []
-        for job, tables in found:
-            fields: dict[str, Any] = {"setting": str(job.setting), "network": job.model, "seed": job.number}
-            ends: dict[str, Any] = {"protocol": job.setting.protocol, "length": job.setting.length}
-            columns = [*WHERE, *tables[name].columns, *ends]
-            parts.append(tables[name].assign(**fields, **ends)[columns])
-        whole[name] = pd.concat(parts, ignore_index=True) if parts else pd.DataFrame(columns=list(WHERE))
-    return whole
+def gather(found: Sequence[tuple[RepresentationTraining, Mapping[str, pd.DataFrame]]]) -> dict[str, pd.DataFrame]:
+    """Return each table of many networks as one, each row with the columns of its training."""
+    columns = {name: found[0][1][name].columns if found else () for name in TABLES}
+    return {name: tagged(((job, tables[name]) for job, tables in found), columns[name]) for name in TABLES}
 
 
 def _places(hidden: Hidden, start: float) -> pd.DataFrame:
-    """Return how far each prototype lies from each class mean: plainly, and as the network measures it."""
+    """Return how far each prototype lies from each class mean: unweighted, and as the network measures it."""
     means = hidden.means(hidden.post)
     plain = torch.cdist(hidden.mu, means)
     weighted = offset_l2(means, hidden.mu, hidden.alpha).mT
@@ -115,25 +100,17 @@ def _places(hidden: Hidden, start: float) -> pd.DataFrame:
 
 
 def _weighing(hidden: Hidden, fewest: int) -> pd.DataFrame:
-    """Return what alpha goes with: rank correlations over hidden units, one row per output.
+    """Return the rank correlations of alpha with what it may weigh, over hidden units, one row per output.
 
-    ``compact``: with 1 / sd of the unit within the output's class, the weight of a Mahalanobis distance along the
-    axes; ``quiet``: with 1 / sd over all images; ``own``: with the class's mean above the mean of the others, in
-    standard deviations. Units that are the same for a whole class have no place in the ranks.
+    Units with the same value for a whole class are left out of the ranks.
     """
     rows = []
-    for c in hidden.classes:
-        own, rest = hidden.post[hidden.labels == c], hidden.post[hidden.labels != c]
-        sd, whole = own.std(0), hidden.post.std(0)
-        alive = (sd > 0).numpy()
-        alpha = hidden.alpha[c].numpy()
-        lean = (own.mean(0) - rest.mean(0)) / whole
-        ranked = {"compact": 1 / sd, "quiet": 1 / whole, "own": lean}
-        line: dict[str, float] = {"output": c}
-        line |= {k: _rank_correlation(alpha, v.numpy(), alive, fewest) for k, v in ranked.items()}
+    for c, alpha, weighed in hidden.weights():
+        alive = np.isfinite(weighed["compact"])
+        line = {k: _rank_correlation(alpha, v, alive, fewest) for k, v in weighed.items()}
         line |= {"mean alpha": alpha.mean(), "sd alpha": alpha.std(), "negative": float((alpha < 0).mean())}
-        rows.append(line)
-    return pd.DataFrame(rows).astype({"output": int})
+        rows.append({"output": c, **line})
+    return pd.DataFrame(rows)
 
 
 def _rank_correlation(a: np.ndarray, b: np.ndarray, kept: Bool[np.ndarray, " k"], fewest: int) -> float:
@@ -145,16 +122,13 @@ def _rank_correlation(a: np.ndarray, b: np.ndarray, kept: Bool[np.ndarray, " k"]
     return float(spearmanr(a, b).statistic)
 
 
-def alphas(hidden: Hidden) -> pd.DataFrame:
-    """Return every weight beside the unit's inverse deviation within the class and where the class lies, in sd."""
+def _alphas(hidden: Hidden) -> pd.DataFrame:
+    """Return every weight beside the unit's inverse deviation within the class and the class's mean, in sd."""
     parts = []
-    for c in hidden.classes:
-        own, rest = hidden.post[hidden.labels == c], hidden.post[hidden.labels != c]
-        sd = own.std(0).numpy()
-        lean = ((own.mean(0) - rest.mean(0)) / hidden.post.std(0)).numpy()
-        alive = np.flatnonzero(sd > 0)
-        columns = {"unit": alive, "alpha": hidden.alpha[c].numpy()[alive], "1 / sd": 1 / sd[alive], "lean": lean[alive]}
-        parts.append(pd.DataFrame({"class": c, **columns}))
+    for c, alpha, weighed in hidden.weights():
+        alive = np.flatnonzero(np.isfinite(weighed["compact"]))
+        columns = {"alpha": alpha, "1 / sd": weighed["compact"], "lean": weighed["own"]}
+        parts.append(pd.DataFrame({"class": c, "unit": alive, **{k: v[alive] for k, v in columns.items()}}))
     return pd.concat(parts, ignore_index=True)
 
 
@@ -165,7 +139,7 @@ def preimage(
     start: Float[Tensor, " d"],
     cov: Float[Tensor, "d d"] | None = None,
 ) -> Float[Tensor, " d"]:
-    """Return the point with ``weight x + bias = goal`` (in the sense of least squares) that is nearest to ``start``.
+    """Return the point nearest to ``start`` with ``weight x + bias = goal``, in the sense of least squares.
 
     Nearness is Euclidean, or with ``cov`` the Mahalanobis distance of that covariance: of all solutions the
     likeliest under a Gaussian around ``start``.
@@ -182,18 +156,13 @@ def _images(hidden: Hidden, x: Tensor) -> dict[str, Tensor]:
     """Return class means, and the prototypes mapped back through the first layer.
 
     The activation is undone by the sign pattern of the class's mean pre-activation. Abs: each unit takes that sign.
-    ReLU: only the units that are on for the class mean are asked for, as the others' depth below zero is lost.
+    ReLU: only the units that are on for the class mean are fitted, since values below zero are lost.
     """
     points = x.double()
     means = hidden.means(points)
     parts = {"nearest": None, "likeliest": torch.cov(points.mT)}
     drawn = {k: torch.stack([_back(hidden, c, means[c], cov) for c in hidden.classes]) for k, cov in parts.items()}
     return {"means": means, **drawn}
-
-
-def seen(network: str, tensors: Mapping[str, Tensor]) -> Seen:
-    """Return stored images of prototypes as arrays."""
-    return Seen(network, *(tensors[name].numpy() for name in ("means", "nearest", "likeliest")))
 
 
 def _back(hidden: Hidden, c: int, start: Float[Tensor, " d"], cov: Tensor | None) -> Float[Tensor, " d"]:
@@ -208,9 +177,9 @@ def _back(hidden: Hidden, c: int, start: Float[Tensor, " d"], cov: Tensor | None
 def _forms(hidden: Hidden, name: str) -> pd.DataFrame:
     """Return what both forms of OffsetL2 compute on the same weights and images, one row.
 
-    ``agree``: the share of images that both forms give to the same class. ``undefined``: the share of distances that
-    negative weights leave without a real root. ``rewritten``: the largest relative difference between the formula and
-    the other form with every weight squared, where the two are one and the same function.
+    ``agree``: the share of images that both forms give the same class. ``undefined``: the share of distances that
+    have no real root because of negative weights. ``rewritten``: the largest relative difference between the formula
+    and the other form with every weight squared, which are the same function.
     """
     pick = torch.argmin if name.endswith("-neg") else torch.argmax
     formula = offset_l2(hidden.post, hidden.mu, hidden.alpha)

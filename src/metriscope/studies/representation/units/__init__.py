@@ -1,1 +1,1 @@
-"""Units that no image, or hardly any, makes active."""
+"""Hidden and output units: which are inactive, where their hyperplanes meet the classes, and how they are perturbed."""

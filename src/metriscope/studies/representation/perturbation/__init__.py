@@ -1,1 +1,0 @@
-"""Accuracy while the pre-activations of the first layer are scaled, clipped or moved."""
