@@ -1,38 +1,56 @@
-"""The networks of figure 1, on moons and on turned moons, and the comparisons of their kernels."""
+"""Networks on two moons, in the plane (figure 1) and in 100 dimensions (figure 2), and what is measured on them."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from metriscope.studies.vq.networks.plan import PLANE, STUDY, Group, MoonPoints, Recipe, Shape, blocks
+from metriscope.studies.vq.networks.plan import PLANE, STUDY, Group, MLPShape, MoonPoints, VQRecipe, blocks
 
-__all__ = ["COMPARISONS", "CONVERGED", "MEASURES", "MOONS", "PLAIN", "Moons", "Turning"]
+__all__ = ["COMPARISONS", "DISTANCES", "KERNEL_MEASURES", "PLACES", "PLAIN", "SEPARATION_MEASURES", "SPHERE_ROLES"]
+__all__ += ["Moons", "Rotation", "Separation", "Spheres"]
 
-SHAPE = Shape(2, 3, 96)
+SHAPE, SPHERE_SHAPE = MLPShape(2, 3, 96), MLPShape(100, 3, 64)
+SPHERE = MoonPoints(dim=100, scale=0.1)
 # Full-batch steps: the loss of separable moons falls for ever, so that "to convergence" needs a rule of its own.
-MOONS = Recipe(epochs=800, loss="bce", kept=(3, 10, 30, 60, 100, 200, 300, 500))
-PLAIN = Recipe(epochs=800, loss="bce")
+MOONS = VQRecipe(epochs=800, loss="bce", kept=(3, 10, 30, 60, 100, 200, 300, 500))
+PLAIN = VQRecipe(epochs=800, loss="bce")
 # A network has converged on the moons if its mean loss is under this: every point is right by a wide margin.
 CONVERGED = 0.01
 
 # Each comparison is between the first network and another, at the end or at the start of training.
 COMPARISONS = {
-    "back": "turned data, turned back",
+    "back": "rotated data, rotated back",
     "ceiling": "same data, another start",
-    "still": "turned data, not turned back",
-    "start back": "before training, turned back",
-    "start": "before training, not turned back",
+    "still": "rotated data, not rotated back",
+    "start back": "before training, rotated back",
+    "start": "before training, not rotated back",
 }
-MEASURES = {
+KERNEL_MEASURES = {
     "overlap": "eigenspace overlap",
     "cosine": "eigenvector |cosine|",
     "alignment": "centered alignment",
 }
+SPHERE_ROLES = ("first", "turned", "shuffled")
+DISTANCES = {
+    "first": "VQ",
+    "turned": "VQ, rotated data",
+    "euclid": "Euclid",
+    "start": "VQ before training",
+    "shuffled": "VQ, random labels, by those labels",
+    "shuffled true": "VQ, random labels, by true labels",
+}
+SEPARATION_MEASURES = {
+    "silhouette": "silhouette on the plane",
+    "neighbor": "nearest neighbor, leave one out",
+    "rank": "rank, entropy",
+    "participation": "rank, participation",
+}
+PLACES = {"training": "training points", "new": "new points"}
 
 
 @dataclass(frozen=True)
-class Turning:
-    """Kernels of one group's networks compared on the unit disc of a grid, as they are and turned back."""
+class Rotation:
+    """Kernels of one group's networks compared on the unit disc of a grid, as they are and rotated back."""
 
     group: Group
     grid: int
@@ -44,22 +62,52 @@ class Turning:
 
 @dataclass(frozen=True)
 class Moons:
-    """Networks of one shape on the moons: two starts on the same data, and one on the turned data."""
+    """Networks of one shape on the moons: two starts on the same data, and one on the rotated data."""
 
     seeds: int
     seed: int = 0
-    shape: Shape = SHAPE
-    recipe: Recipe = MOONS
+    shape: MLPShape = SHAPE
+    recipe: VQRecipe = MOONS
     points: MoonPoints = PLANE
     grid: int = 96
     converged: float = CONVERGED
 
     def jobs(self) -> tuple[Group, ...]:
         """Return the trainings."""
-        roles = ("first", "second", "turned")
-        some = blocks(self.seeds)
+        roles, some = ("first", "second", "turned"), blocks(self.seeds)
         return tuple(Group("moons", self.shape, self.recipe, roles, b, self.points, self.seed) for b in some)
 
-    def turnings(self) -> tuple[Turning, ...]:
+    def rotations(self) -> tuple[Rotation, ...]:
         """Return the comparisons, one specification per training."""
-        return tuple(Turning(group, self.grid) for group in self.jobs())
+        return tuple(Rotation(group, self.grid) for group in self.jobs())
+
+
+@dataclass(frozen=True)
+class Separation:
+    """How well one group's kernels separate the classes, in a scaling of ``components`` dimensions, and their rank."""
+
+    group: Group
+    components: int = 2
+    method: int = 1  # raised when the same networks would be measured otherwise
+    study: str = STUDY
+
+
+@dataclass(frozen=True)
+class Spheres:
+    """Networks on moons in 100 dimensions: on the data, on the rotated data, and on random labels."""
+
+    seeds: int
+    seed: int = 0
+    shape: MLPShape = SPHERE_SHAPE
+    recipe: VQRecipe = PLAIN
+    points: MoonPoints = SPHERE
+    converged: float = CONVERGED
+
+    def jobs(self) -> tuple[Group, ...]:
+        """Return the trainings."""
+        roles, some = SPHERE_ROLES, blocks(self.seeds)
+        return tuple(Group("spheres", self.shape, self.recipe, roles, b, self.points, self.seed) for b in some)
+
+    def separations(self) -> tuple[Separation, ...]:
+        """Return the measurements, one specification per training."""
+        return tuple(Separation(group) for group in self.jobs())
