@@ -20,10 +20,12 @@ from metriscope.studies.vq.moons.plan import COMPARISONS, KERNEL_MEASURES, PLACE
 from metriscope.studies.vq.regions.measure import ExplorerResults, LemmasResults, View
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Collection, Mapping
 
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure as Drawing
+
+    Values = Mapping[str, np.ndarray]
 
 __all__ = ["TASKS", "aligned", "changes", "course", "curves", "depth", "eigenvectors", "matrices", "partitions"]
 __all__ += ["rotation", "same_pieces", "scalings", "strictness"]
@@ -65,15 +67,22 @@ def _scatter(ax: Axes, points: np.ndarray, labels: np.ndarray, size: float = 3.4
     _bare(ax)
 
 
-def _strips(height: float, panels: Mapping[str, Mapping[str, Any]], colors: Mapping[str, str] | None = None) -> Any:
-    """Return a figure and its axes with one strip plot per panel; only the first names its rows."""
-    drawing, axes = figure(WIDTH, height, 1, len(panels))
-    for ax, (title, groups) in zip(axes[0], panels.items(), strict=True):
-        strip(ax, groups, colors)
+def _panels(height: float, titles: Collection[str]) -> tuple[Drawing, list[Axes]]:
+    """Return a figure and its axes, one beside the other."""
+    drawing, axes = figure(WIDTH, height, 1, len(titles))
+    for ax, title in zip(axes[0], titles, strict=True):
         ax.set_title(title)
-    for ax in axes[0, 1:]:
-        ax.set_yticklabels([])
-    return drawing, axes[0]
+    return drawing, list(axes[0])
+
+
+def _strips(height: float, panels: Mapping[str, Values], colors: Mapping[str, str] | None = None) -> Any:
+    """Return a figure and its axes with one strip plot per panel; only the first names its rows."""
+    drawing, axes = _panels(height, panels)
+    for ax, groups in zip(axes, panels.values(), strict=True):
+        strip(ax, groups, colors)
+        if ax is not axes[0]:
+            ax.set_yticklabels([])
+    return drawing, axes
 
 
 def eigenvectors(results: MoonsResults) -> Figure:
@@ -138,12 +147,11 @@ def matrices(results: DigitsResults) -> Figure:
         f"Ours, σ² = {number(best.scale, 2)}": {p: results.curve(p, best.form)[:, best.index].mean() for p in PAIRS},
         "Ours, centered alignment": {pair: results.alignments(pair).mean() for pair in PAIRS},
     }
-    drawing, axes = figure(WIDTH, 3.3, 1, len(shown))
-    for ax, (title, values) in zip(axes[0], shown.items(), strict=True):
+    drawing, axes = _panels(3.3, shown)
+    for ax, values in zip(axes, shown.values(), strict=True):
         _matrix(ax, {key: float(value) for key, value in values.items()})
-        ax.set_title(title)
-    for ax in axes[0, 1:]:
-        ax.set_yticklabels([])
+        if ax is not axes[0]:
+            ax.set_yticklabels([])
     caption = (
         f"Left: cosines of heat kernels as printed. Middle: ours, mean over {results.part.seeds} seeds, at the "
         f"form and scale nearest to the printed ones, {FORMS[best.form]}. Right: the centered alignment of the same "
@@ -168,16 +176,16 @@ def _matrix(ax: Axes, values: Mapping[Pair, float]) -> None:
 
 def curves(results: DigitsResults) -> Figure:
     """Draw figure 4: cosines over scales in both forms, and where they take the printed values."""
-    drawing, axes = figure(WIDTH, 3.7, 1, len(FORMS))
-    for ax, (form, title) in zip(axes[0], FORMS.items(), strict=True):
+    drawing, axes = _panels(3.7, FORMS.values())
+    for ax, form in zip(axes, FORMS, strict=True):
         for pair, color in zip(PAIRS, PAIR_COLORS, strict=True):
             band(ax, results.scales[form], results.curve(pair, form), name_of(pair), color, log="x")
             for scale in results.places(pair, form)[0]:
                 ax.plot([scale], [printed(pair)], "D", color="white", markeredgecolor=color, markersize=6, zorder=5)
-        ax.set(title=title, xlabel="σ²", ylabel="cosine", ylim=(0, 1.03))
+        ax.set(xlabel="σ²", ylabel="cosine", ylim=(0, 1.03))
         if form == results.nearest.form:
             ax.axvline(results.nearest.scale, color=INK, linewidth=0.9, dashes=(4, 3))
-    legend(axes[0, 0], "lower right")
+    legend(axes[0], "lower right")
     caption = (
         f"{BAND} Hollow diamonds: where the mean curve takes the value printed for the pair. Dashed: the scale nearest "
         "to all six."
@@ -187,14 +195,14 @@ def curves(results: DigitsResults) -> Figure:
 
 def changes(results: DigitsResults) -> Figure:
     """Draw the change of both architectures' cosine by training at each scale, with its simultaneous band."""
-    drawing, axes = figure(WIDTH, 2.7, 1, len(FORMS))
-    for ax, (form, title) in zip(axes[0], FORMS.items(), strict=True):
+    drawing, axes = _panels(2.7, FORMS.values())
+    for ax, form in zip(axes, FORMS, strict=True):
         found, scales = results.bands[form], results.scales[form]
         ax.fill_between(scales, found.low, found.high, color=CYCLE[0], alpha=0.2, linewidth=0)
         ax.plot(scales, found.mean, color=CYCLE[0], linewidth=1.8)
         ax.axhline(0, color=INK, linewidth=0.9)
         log_axes(ax, "x")
-        ax.set(title=title, xlabel="σ²", ylabel="cosine, trained − initial", ylim=(-1.03, 1.03))
+        ax.set(xlabel="σ²", ylabel="cosine, trained − initial", ylim=(-1.03, 1.03))
     caption = (
         f"Cosine of T4–T6 minus that of I4–I6, mean over {results.part.seeds} seeds. The band holds the true curve at "
         "all scales at once; each of its edges has a confidence of 95 %."
@@ -227,14 +235,14 @@ def same_pieces(results: LemmasResults) -> Figure:
     """Return figure 5: two networks with the same pieces of an interval, and the VQ distances of the pieces."""
     pieces = results.pieces
     count = 2**pieces.layers
-    drawing, ((*axes,),) = figure(WIDTH, 2.9, columns=1 + len(pieces.distances))
+    drawing, axes = _panels(2.9, [f"{pieces.layers} units make {count} pieces", *pieces.distances])
     axes[0].plot(pieces.z, pieces.value, color=COLORS["truth"], linewidth=1.2)
     for cut in np.arange(1, count) / count:
         axes[0].axvline(cut, color="0.75", linewidth=0.6)
-    axes[0].set(xlabel="input", ylabel="output", title=f"{pieces.layers} units make {count} pieces")
-    for ax, (title, distances) in zip(axes[1:], pieces.distances.items(), strict=True):
+    axes[0].set(xlabel="input", ylabel="output")
+    for ax, distances in zip(axes[1:], pieces.distances.values(), strict=True):
         image = ax.imshow(distances, cmap="viridis", vmin=0, vmax=count - 1)
-        ax.set(title=title, xlabel="piece", ylabel="piece")
+        ax.set(xlabel="piece", ylabel="piece")
         ax.grid(False)
         ax.set_xticks([0, count - 1], ["1", str(count)])
         ax.set_yticks([0, count - 1], ["1", str(count)])
@@ -249,13 +257,13 @@ def same_pieces(results: LemmasResults) -> Figure:
 
 def strictness(results: LemmasResults) -> Figure:
     """Return how often and by how much the second lemma is strict, by depth, and the tent map's distances."""
-    drawing, ((*axes,),) = figure(WIDTH, 3.2, columns=2)
+    drawing, axes = _panels(3.2, ("Random networks", "Tent map"))
     _shares(axes[0], results)
     tents = results.tents
     axes[1].plot(tents["layers"], tents["largest graph"], "o-", color=CYCLE[1], label="region graph, 2ᴸ − 1")
     axes[1].plot(tents["layers"], tents["largest VQ"], "s-", color=CYCLE[0], label="VQ")
     log_axes(axes[1], "y")
-    axes[1].set(xlabel="layers L, one unit each", ylabel="largest distance", title="Tent map")
+    axes[1].set(xlabel="layers L, one unit each", ylabel="largest distance")
     legend(axes[1], "upper left")
     caption = (
         "Left: each dot is a random network, each line a mean. "
@@ -275,7 +283,7 @@ def _shares(ax: Axes, results: LemmasResults) -> None:
         ax.plot(across, values, "o", markersize=2.8, color=color, alpha=0.7, markeredgewidth=0, label=label)
         ax.hlines(values.mean(), middle - 0.18, middle + 0.18, color=color, linewidth=1.6)
     ax.set_xticks(range(len(depths)), [str(depth) for depth in depths])
-    ax.set(xlabel="hidden layers", ylabel="pairs with VQ < graph, %", title="Random networks")
+    ax.set(xlabel="hidden layers", ylabel="pairs with VQ < graph, %")
     legend(ax, "upper left")
 
 
@@ -285,19 +293,19 @@ def course(results: BeyondResults) -> Figure:
         "Moons: with the final network": ("moons",),
         "Digits: with the final network, and with each other": ("T4", "T6", "both"),
     }
-    drawing, axes = figure(WIDTH, 3.0, 1, len(panels))
-    for ax, (title, tasks) in zip(axes[0], panels.items(), strict=True):
+    drawing, axes = _panels(3.0, panels)
+    for ax, tasks in zip(axes, panels.values(), strict=True):
         for task in tasks:
             epochs, values = results.course_of(task)
             band(ax, epochs, values, TASKS[task], TASK_COLORS[task])
-        ax.set(title=title, xlabel="epoch", ylabel="centered alignment", ylim=(0, 1.03))
+        ax.set(xlabel="epoch", ylabel="centered alignment", ylim=(0, 1.03))
         # Epoch 0 belongs on the axis: linear up to the first kept epoch, logarithmic from there.
         ax.set_xscale("symlog", linthresh=float(epochs[1]))
         ticks = [e for e in (0, 1, 3, 10, 30, 100, 300, 1_000) if e <= epochs[-1]]
         ax.set_xticks(ticks, [f"{tick:,}" for tick in ticks])
         ax.minorticks_off()
         ax.set_xlim(0, epochs[-1])
-        legend(ax, "lower right" if ax is axes[0, 0] else "upper left")
+        legend(ax, "lower right" if ax is axes[0] else "upper left")
     return _done(drawing, "vq-course", "When the kernel takes its shape", BAND)
 
 
@@ -314,8 +322,8 @@ def partitions(results: ExplorerResults) -> Figure:
     """Return the regions of the ReLU networks on the moons: shallow and deep, before and after training."""
     shown = [v for v in results.views if (v.choices["activation"], v.choices["data"]) == ("ReLU", "moons")]
     shown.sort(key=lambda view: (view.choices["shape"] == "deep", view.choices["state"] == "trained"))
-    drawing, axes = figure(WIDTH, 2.7, columns=len(shown))
-    for ax, view in zip(axes[0], shown, strict=True):
+    drawing, axes = _panels(2.7, [f"{view.choices['shape']}, {view.choices['state']}" for view in shown])
+    for ax, view in zip(axes, shown, strict=True):
         _regions(ax, view)
     caption = (
         "Color is the number of units that lie between a region and the one in the middle; white lines are the "
@@ -337,6 +345,5 @@ def _regions(ax: Axes, view: View) -> None:
         ax.plot(*np.asarray(segment).T, color="white", linewidth=1.1, solid_capstyle="round")
     (x0, x1), (y0, y1) = scene.bounds
     ax.set(xticks=[], yticks=[], xlim=(x0, x1), ylim=(y0, y1), aspect="equal")
-    ax.set_title(f"{view.choices['shape']}, {view.choices['state']}")
     ax.set_xlabel(f"{len(scene.starts) - 1:,} regions")
     ax.grid(False)

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, TypeAlias
+
+import pandas as pd
 
 from metriscope.report import Evidence, mean_text, number
 from metriscope.report.numbers import MISSING
@@ -15,18 +16,13 @@ from metriscope.studies.vq.digits.plan import FORMS, INITIAL, PAIRS, TRAINED, Ba
 from metriscope.studies.vq.moons.measure import by_comparison
 from metriscope.studies.vq.moons.plan import COMPARISONS, DISTANCES, KERNEL_MEASURES, PLACES, SEPARATION_MEASURES
 
-if TYPE_CHECKING:
-    import pandas as pd
-
 __all__ = ["STATEMENTS", "gain", "lemma_1_notes", "lemma_2_notes"]
 
-Tables: TypeAlias = "Mapping[str, pd.DataFrame]"
+Tables = Mapping[str, pd.DataFrame]
 
 SOURCE = "Roddenberry et al."
 STRUCTURE, HALF, QUARTER = 0.25, 0.5, 0.25
 CENTERED, COSINE = "centered alignment", "uncentered cosine of heat kernels, any σ²"
-
-_over_seeds = partial(Criterion, units="seeds")
 
 
 def _mean(tables: Tables, table: str, column: str, **where: object) -> str:
@@ -40,22 +36,21 @@ def _total(rows: pd.DataFrame, column: str) -> str:
 
 
 def _rotation_criteria(measure: str, title: str) -> Iterator[Criterion]:
-    yield _over_seeds(
+    criterion = partial(Criterion, units="seeds", level=title)
+    yield criterion(
         "rotated back − not rotated back",
         Values.of("turning", measure, comparison="back"),
         Above(0.0),
         "A kernel that stays where it is agrees no better when it is rotated back.",
         minus=Values.of("turning", measure, comparison="still"),
         paired=True,
-        level=title,
     )
-    yield _over_seeds(
+    yield criterion(
         "(rotated back − another start on the same data) / gain from rotating back",
         Values.of("turning gaps", "share", measure=measure),
         Within(QUARTER),
         "If only the data mattered, kernels rotated back would agree as two starts on the same data do; a difference "
         "of more than a quarter of the gain from rotating back shows that something else matters too.",
-        level=title,
     )
 
 
@@ -88,44 +83,40 @@ def _rotation_evidence(tables: Tables) -> list[Evidence]:
 
 
 def _separation_criteria(place: str, title: str) -> Iterator[Criterion]:
+    criterion = partial(Criterion, units="seeds", level=title)
     silhouette = Values.of("separation", "silhouette", points=place, distance="first")
     euclid = Values.of("separation", "silhouette", points=place, distance="euclid")
-    yield _over_seeds(
+    yield criterion(
         "silhouette in the VQ scaling",
         silhouette,
         Above(STRUCTURE),
         "Kaufman and Rousseeuw (1990) see no substantial structure in a mean silhouette of 0.25 or less.",
-        level=title,
     )
-    yield _over_seeds(
+    yield criterion(
         "silhouette in the Euclidean scaling",
         euclid,
         Below(STRUCTURE),
         "The same bound: above it Euclidean scaling would separate the moons too.",
-        level=title,
     )
-    yield _over_seeds(
+    yield criterion(
         "silhouette, VQ − Euclid",
         silhouette,
         Above(0.0),
         "Euclidean scaling is said not to separate, so VQ must separate more.",
         minus=euclid,
         paired=True,
-        level=title,
     )
-    yield _over_seeds(
+    yield criterion(
         "effective rank of the VQ kernel / Euclid's",
         Values.of("ranks", "of euclid", points=place),
         Below(HALF),
         "The paper contrasts low rank with Euclid's unstructured kernel; less than half of its rank is clearly lower.",
-        level=title,
     )
-    yield _over_seeds(
+    yield criterion(
         "effective rank of the VQ kernel / the largest that points and units allow",
         Values.of("ranks", "of largest", points=place),
         Below(QUARTER),
         "A kernel that uses a quarter or more of all its dimensions is hardly of low rank, whatever Euclid's uses.",
-        level=title,
     )
 
 
@@ -157,26 +148,25 @@ def _separation_evidence(tables: Tables) -> list[Evidence]:
 
 
 def _alikeness_criteria() -> Iterator[Criterion]:
+    criterion = partial(Criterion, units="seeds", level=CENTERED)
     aligned = partial(Values.of, "alignment", pair=name_of(TRAINED))
-    yield _over_seeds(
+    yield criterion(
         "alignment of 4 with 6 layers, trained − initial",
         aligned("alignment"),
         Above(0.0),
         "More alike is a larger alignment of the same two networks.",
         minus=Values.of("alignment", "alignment", pair=name_of(INITIAL)),
         paired=True,
-        level=CENTERED,
     )
-    yield _over_seeds(
+    yield criterion(
         "trained alignment − the 95 % quantile of its permutation null",
         aligned("excess"),
         Above(0.0),
         "Kernels that agree no more than with shuffled images are not alike, however much more than before.",
-        level=CENTERED,
     )
     for form, title in FORMS.items():
-        yield _over_seeds(
-            f"cosine of {title}, trained − initial, at the σ² that speaks most against it (simultaneous band)",
+        yield criterion(
+            f"cosine of {title}, trained − initial, at the least favorable σ² (simultaneous band)",
             Values.of("heat worst", "change", form=form),
             Above(-Band().margin),
             "The paper prints cosines with two digits; a hundredth less would be printed as the same number.",
@@ -236,41 +226,35 @@ def _alikeness_evidence(tables: Tables) -> list[Evidence]:
     return found
 
 
-# Text, values and reason of each criterion: counts that are zero if the lemma holds.
-LEMMA_1 = (
-    (
-        "most pairs of regions in one shallow network whose two distances differ:",
+# Counts that are zero if the lemma holds, each with its values and the reason for counting it.
+LEMMA_1 = {
+    "most pairs of regions in one shallow network whose two distances differ:": (
         Values.of("lemmas", "differ", kind="shallow"),
         "One pair that differs breaks the lemma.",
     ),
-)
-LEMMA_2 = (
-    (
-        "most pairs of regions in one deep network with a larger VQ distance:",
+}
+LEMMA_2 = {
+    "most pairs of regions in one deep network with a larger VQ distance:": (
         Values.of("lemmas", "violations", kind="deep"),
         "One pair with a larger VQ distance breaks the lemma.",
     ),
-    (
-        "the same on a wider window:",
+    "the same on a wider window:": (
         Values.of("lemmas", "wider violations", kind="deep"),
         "A window lengthens paths in the graph, which favors the lemma; a wider one does so less.",
     ),
-    (
-        "most pairs of pieces of a tent map with a larger VQ distance:",
+    "most pairs of pieces of a tent map with a larger VQ distance:": (
         Values.of("tents", "violations"),
         "One pair with a larger VQ distance breaks the lemma.",
     ),
-    (
-        "tent maps of two or more layers without a pair of smaller VQ distance:",
+    "tent maps of two or more layers without a pair of smaller VQ distance:": (
         Values.of("tents", "never strict"),
         "The tent map is said to have pairs with a smaller VQ distance.",
     ),
-    (
-        "pieces of a tent map of L layers, largest difference from 2^L:",
+    "pieces of a tent map of L layers, largest difference from 2^L:": (
         Values.of("tents", "pieces off"),
         "The tent map of L layers is said to cut the interval into 2^L pieces.",
     ),
-)
+}
 
 
 def _exact(text: str, values: Values, why: str) -> Criterion:
@@ -379,7 +363,7 @@ STATEMENTS = (
         "C24",
         "In a network of one hidden layer the VQ distance is the distance in the graph of regions.",
         f"{SOURCE}, lemma 1",
-        tuple(_exact(*row) for row in LEMMA_1),
+        tuple(_exact(text, *row) for text, row in LEMMA_1.items()),
         notes=lemma_1_notes,
         evidence=_lemma_1_evidence,
     ),
@@ -387,7 +371,7 @@ STATEMENTS = (
         "C25",
         "In a deep network the VQ distance is at most the distance in the graph of regions, and less for the tent map.",
         f"{SOURCE}, lemma 2",
-        tuple(_exact(*row) for row in LEMMA_2),
+        tuple(_exact(text, *row) for text, row in LEMMA_2.items()),
         notes=lemma_2_notes,
         evidence=_lemma_2_evidence,
     ),

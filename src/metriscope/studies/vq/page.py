@@ -72,7 +72,7 @@ def summary_table(
 def _introduction(plan: VQPlan) -> str:
     return (
         "A network of ReLU units cuts its input space by hyperplanes, bent from layer to layer. The VQ distance of two "
-        "points is the number of units that have them on different sides. Roddenberry et al. (*VQ-Kernels*) study the "
+        "points is the number of units that have them on different sides. Roddenberry et al. (VQ-Kernels) study the "
         "kernel of these distances. They report that it rotates with the data, finds moons in 100 dimensions, and is "
         "shared by networks of different depth once they are trained. Here each statement is measured, compared with a "
         f"null, and given intervals over seeds. Published numbers: {source_of(STUDY)}.\n\n**Choices and differences.** "
@@ -288,8 +288,8 @@ def _abs_text(results: BeyondResults) -> str:
     accuracy = {a: d.ends[d.ends["role"] == "first"].groupby("depth")["test"].mean() for a, d in results.digits.items()}
     reached = "; ".join(f"{ACTIVATIONS[a].title} {number(v[4])} and {number(v[6])}" for a, v in accuracy.items())
     return (
-        "**Abs in place of ReLU.** The same initial weights, data and epochs. Rotating back increases the alignment by "
-        f"{gains['relu']} with ReLU and by {gains['abs']} with Abs. Training on digits changes the alignment of 4 and "
+        "**Abs in place of ReLU.** The same initial weights, data and epochs. Rotating back changes the alignment by "
+        f"{gains['relu']} with ReLU and {gains['abs']} with Abs. Training on digits changes the alignment of 4 and "
         f"6 layers by {grown['relu']} with ReLU and {grown['abs']} with Abs. Test accuracy of 4 and 6 layers: "
         f"{reached}."
     )

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from tyro.conf import arg
 
 from metriscope.studies.vq.digits.plan import PAIRS, PLAIN_DIGITS, SOURCE_IMAGES, Digits
-from metriscope.studies.vq.moons.plan import PLAIN, Moons, Spheres
+from metriscope.studies.vq.moons.plan import PLAIN, Moons, spheres
 from metriscope.studies.vq.networks.plan import STUDY, Group, Images, MLPShape, VQRecipe, matched_width
 from metriscope.studies.vq.regions.plan import Explorer, Lemmas
 
@@ -111,7 +111,7 @@ class VQPlan:
 
     options: VQOptions
     moons: Moons
-    spheres: Spheres
+    spheres: Moons
     digits: Digits
     lemmas: Lemmas
     beyond: Beyond
@@ -154,7 +154,7 @@ def plan(options: VQOptions) -> VQPlan:
         raise ValueError(f"--seeds must be at least 3, not {seeds}: tests over seeds need three")
     moons, digits = Moons(seeds, seed), Digits(seeds, _images(options.profile), seed)
     further = Lemmas(seeds, seed), Beyond(moons, digits), Explorer(seed)
-    return VQPlan(options, moons, Spheres(seeds, seed), digits, *further)
+    return VQPlan(options, moons, spheres(seeds, seed), digits, *further)
 
 
 def _images(profile: str) -> Images:

@@ -196,7 +196,7 @@ class DigitsResults:
 
     @cached_property
     def tables(self) -> dict[str, pd.DataFrame]:
-        """Alignments; the band over scales; each seed's difference at the scale that speaks most against the claim."""
+        """Alignments; the band over scales; each seed's difference at the scale least favorable to the claim."""
         excess = self.aligned.assign(excess=self.aligned["alignment"] - self.aligned["chance"])
         known = {"alignment": excess, "heat band": self._band(), "heat worst": self._worst()}
         reading = pd.DataFrame([{**vars(self.nearest), "seeds": self.part.seeds}])

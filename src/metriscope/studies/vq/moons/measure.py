@@ -22,7 +22,7 @@ from torch import Tensor
 
 from metriscope.data import turn
 from metriscope.runs import Driver, Finished
-from metriscope.studies.vq.moons.plan import KERNEL_MEASURES, SPHERE_ROLES, Moons, Rotation, Separation, Spheres
+from metriscope.studies.vq.moons.plan import KERNEL_MEASURES, SPHERE_ROLES, Moons, Rotation, Separation
 from metriscope.studies.vq.networks.measure import Networks, aligned, ends_of, rows_by_seed, stored, trained
 from metriscope.studies.vq.train import sample
 from metriscope.vq import VQMDS, Patterns, capture, vq_kernel
@@ -293,7 +293,7 @@ class ScalingPanel:
 class SpheresResults:
     """Figure 2: one row for each seed, distance and set of points, final accuracies, and panels of one seed."""
 
-    part: Spheres
+    part: Moons
     rows: pd.DataFrame
     ends: pd.DataFrame
     panels: Mapping[str, ScalingPanel]
@@ -309,12 +309,12 @@ class SpheresResults:
     def _ranks(self) -> pd.DataFrame:
         """Return the VQ kernel's rank as a share of Euclid's, and of the largest that points and units allow."""
         table = self.rows.pivot(index=["seed", "points"], columns="distance", values="rank").reset_index()
-        most = min(self.part.points.count - 1, self.part.shape.units)
+        most = min(self.part.points.count - 1, self.part.shape.depth * self.part.shape.width)
         shares = {"of euclid": table["first"] / table["euclid"], "of largest": table["first"] / most}
         return table[["seed", "points"]].assign(**shares)
 
 
-def measure_spheres(part: Spheres, runs: Finished, driver: Driver) -> SpheresResults:
+def measure_spheres(part: Moons, runs: Finished, driver: Driver) -> SpheresResults:
     """Measure the networks of figure 2."""
     networks = trained(part.jobs(), runs)
     rows = stored(driver, part.separations(), rows_by_seed(networks, _separations), "vq: figure 2")

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from metriscope.studies.vq.networks.plan import PLANE, STUDY, Group, MLPShape, MoonPoints, VQRecipe, blocks
 
 __all__ = ["COMPARISONS", "DISTANCES", "KERNEL_MEASURES", "PLACES", "PLAIN", "SEPARATION_MEASURES", "SPHERE_ROLES"]
-__all__ += ["Moons", "Rotation", "Separation", "Spheres"]
+__all__ += ["Moons", "Rotation", "Separation", "spheres"]
 
-SHAPE, SPHERE_SHAPE = MLPShape(2, 3, 96), MLPShape(100, 3, 64)
-SPHERE = MoonPoints(dim=100, scale=0.1)
+SHAPE = MLPShape(2, 3, 96)
 # Full-batch steps: the loss of separable moons falls for ever, so that "to convergence" needs a rule of its own.
 MOONS = VQRecipe(epochs=800, loss="bce", kept=(3, 10, 30, 60, 100, 200, 300, 500))
 PLAIN = VQRecipe(epochs=800, loss="bce")
@@ -61,28 +60,6 @@ class Rotation:
 
 
 @dataclass(frozen=True)
-class Moons:
-    """Networks of one shape on the moons: two starts on the same data, and one on the rotated data."""
-
-    seeds: int
-    seed: int = 0
-    shape: MLPShape = SHAPE
-    recipe: VQRecipe = MOONS
-    points: MoonPoints = PLANE
-    grid: int = 96
-    converged: float = CONVERGED
-
-    def jobs(self) -> tuple[Group, ...]:
-        """Return the trainings."""
-        roles, some = ("first", "second", "turned"), blocks(self.seeds)
-        return tuple(Group("moons", self.shape, self.recipe, roles, b, self.points, self.seed) for b in some)
-
-    def rotations(self) -> tuple[Rotation, ...]:
-        """Return the comparisons, one specification per training."""
-        return tuple(Rotation(group, self.grid) for group in self.jobs())
-
-
-@dataclass(frozen=True)
 class Separation:
     """How well one group's kernels separate the classes, in a scaling of ``components`` dimensions, and their rank."""
 
@@ -93,21 +70,33 @@ class Separation:
 
 
 @dataclass(frozen=True)
-class Spheres:
-    """Networks on moons in 100 dimensions: on the data, on the rotated data, and on random labels."""
+class Moons:
+    """Networks of one shape on the moons; by default two starts on the same data, and one on the rotated data."""
 
     seeds: int
     seed: int = 0
-    shape: MLPShape = SPHERE_SHAPE
-    recipe: VQRecipe = PLAIN
-    points: MoonPoints = SPHERE
+    task: str = "moons"
+    roles: tuple[str, ...] = ("first", "second", "turned")
+    shape: MLPShape = SHAPE
+    recipe: VQRecipe = MOONS
+    points: MoonPoints = PLANE
+    grid: int = 96
     converged: float = CONVERGED
 
     def jobs(self) -> tuple[Group, ...]:
         """Return the trainings."""
-        roles, some = SPHERE_ROLES, blocks(self.seeds)
-        return tuple(Group("spheres", self.shape, self.recipe, roles, b, self.points, self.seed) for b in some)
+        how = (self.task, self.shape, self.recipe, self.roles)
+        return tuple(Group(*how, block, self.points, self.seed) for block in blocks(self.seeds))
+
+    def rotations(self) -> tuple[Rotation, ...]:
+        """Return the comparisons of figure 1, one specification per training."""
+        return tuple(Rotation(group, self.grid) for group in self.jobs())
 
     def separations(self) -> tuple[Separation, ...]:
-        """Return the measurements, one specification per training."""
+        """Return the measurements of figure 2, one specification per training."""
         return tuple(Separation(group) for group in self.jobs())
+
+
+def spheres(seeds: int, seed: int = 0) -> Moons:
+    """Return networks on moons in 100 dimensions: on the data, on the rotated data, and on random labels."""
+    return Moons(seeds, seed, "spheres", SPHERE_ROLES, MLPShape(100, 3, 64), PLAIN, MoonPoints(dim=100, scale=0.1))

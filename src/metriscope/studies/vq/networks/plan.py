@@ -26,11 +26,6 @@ class MLPShape:
     activation: str = "relu"
 
     @property
-    def units(self) -> int:
-        """Return the number of hidden units."""
-        return self.depth * self.width
-
-    @property
     def parameters(self) -> int:
         """Return the number of weights and biases.
 

@@ -111,13 +111,9 @@ def compare_windows(
     >>> compare_windows(np.array([1, 2]), np.array([1, 4]), np.array([1, 2]))["shortened"]
     0.5
     """
-    against = compare(vq, wide)
-    return {
-        "shortened": float((wide < graph).mean()) if len(graph) else 0.0,
-        "excess": float((graph - wide).mean()) if len(graph) else 0.0,
-        "wider strict": against["strict"],
-        "wider violations": against["violations"],
-    }
+    windows, lemma = compare(wide, graph), compare(vq, wide)
+    found = {"shortened": windows["strict"], "excess": windows["mean gap"]}
+    return found | {"wider strict": lemma["strict"], "wider violations": lemma["violations"]}
 
 
 def lot_rows(lot: Lot) -> Iterator[dict[str, object]]:
