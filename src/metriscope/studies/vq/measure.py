@@ -5,7 +5,7 @@ Axes: S seeds, E kept epochs.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -14,11 +14,13 @@ import pandas as pd
 from jaxtyping import Float, Int
 
 from metriscope.runs import Driver, Finished
-from metriscope.studies.vq.digits import measure as digits
+from metriscope.studies.vq.digits.measure import DigitsResults, measure_digits
 from metriscope.studies.vq.moons import measure as moons
+from metriscope.studies.vq.moons.measure import MoonsResults, SpheresResults
 from metriscope.studies.vq.networks.measure import Networks, aligned, ends_of, rows_by_seed, stored, trained
+from metriscope.studies.vq.networks.plan import Group
 from metriscope.studies.vq.plan import Beyond, Course, Ranks, VQPlan
-from metriscope.studies.vq.regions import measure as regions
+from metriscope.studies.vq.regions.measure import ExplorerResults, LemmasResults, measure_explorer, measure_lemmas
 from metriscope.studies.vq.train import sample
 from metriscope.vq import VQMDS, capture
 
@@ -33,7 +35,7 @@ class BeyondResults:
     course: pd.DataFrame
     depths: pd.DataFrame
     turning: Mapping[str, pd.DataFrame]
-    digits: Mapping[str, digits.DigitsResults]
+    digits: Mapping[str, DigitsResults]
 
     def course_of(self, task: str) -> tuple[Int[np.ndarray, " e"], Float[np.ndarray, "s e"]]:
         """Return the kept epochs of a task, and the alignments as seeds by epochs."""
@@ -51,12 +53,12 @@ class BeyondResults:
 class VQResults:
     """What every experiment measured."""
 
-    moons: moons.MoonsResults
-    spheres: moons.SpheresResults
-    digits: digits.DigitsResults
-    lemmas: regions.LemmasResults
+    moons: MoonsResults
+    spheres: SpheresResults
+    digits: DigitsResults
+    lemmas: LemmasResults
     beyond: BeyondResults
-    explorer: regions.ExplorerResults
+    explorer: ExplorerResults
 
     @cached_property
     def tables(self) -> Mapping[str, pd.DataFrame]:
@@ -67,32 +69,35 @@ class VQResults:
 
 def measure(plan: VQPlan, runs: Finished, driver: Driver) -> VQResults:
     """Measure the finished runs, figure by figure."""
-    rotated, separated = (
-        moons.measure_moons(plan.moons, runs, driver),
-        moons.measure_spheres(plan.spheres, runs, driver),
-    )
-    compared, cut = digits.measure(plan.digits, runs, driver), regions.measure_lemmas(plan.lemmas, driver)
-    part, tasks = plan.beyond, trained((*plan.beyond.moons.jobs(), *plan.beyond.digits.jobs()), runs)
-    course = stored(
-        driver, part.courses(), lambda spec: _course([tasks[g] for g in spec.groups], spec), "vq: during training"
-    )
+    rotated = moons.measure_moons(plan.moons, runs, driver)
+    separated = moons.measure_spheres(plan.spheres, runs, driver)
+    compared, cut = measure_digits(plan.digits, runs, driver), measure_lemmas(plan.lemmas, driver)
+    beyond = _beyond(plan.beyond, runs, driver, rotated, compared)
+    return VQResults(rotated, separated, compared, cut, beyond, measure_explorer(plan.explorer, runs, driver))
+
+
+def _beyond(
+    part: Beyond, runs: Finished, driver: Driver, rotated: MoonsResults, compared: DigitsResults
+) -> BeyondResults:
+    """Measure what the paper does not ask; its own figures with ReLU networks are measured already."""
+    networks = trained((*part.moons.jobs(), *part.digits.jobs()), runs)
+    course = stored(driver, part.courses(), lambda spec: _course(networks, spec), "vq: during training")
     depths = pd.concat([_depth(part, depth, runs, driver) for depth in part.depths], ignore_index=True)
     turning = {"relu": rotated.rows, "abs": moons.rotation_rows(part.abs_moons, runs, driver, "vq: figure 1, Abs")}
-    with_abs = {"relu": compared, "abs": digits.measure(part.abs_digits, runs, driver)}
-    beyond = BeyondResults(part, course, depths, turning, with_abs)
-    return VQResults(rotated, separated, compared, cut, beyond, regions.measure_explorer(plan.explorer, runs, driver))
+    with_abs = {"relu": compared, "abs": measure_digits(part.abs_digits, runs, driver)}
+    return BeyondResults(part, course, depths, turning, with_abs)
 
 
-def _course(networks: Sequence[Networks], spec: Course) -> Iterator[dict[str, object]]:
+def _course(networks: Mapping[Group, Networks], spec: Course) -> Iterator[dict[str, object]]:
     """Yield the alignment with the final network at each kept epoch, and that of two architectures with each other."""
-    first = networks[0].group
-    names = ["moons"] if spec.grid else [f"T{some.group.shape.depth}" for some in networks]
+    first = spec.groups[0]
+    names = ["moons"] if spec.grid else [f"T{group.shape.depth}" for group in spec.groups]
     for seed in first.seeds:
         points = moons.disc_points(spec.grid).float() if spec.grid else sample(first, seed, "first").test_x
-        found = [[capture(some.network(seed, "first", e), points) for e in first.epochs] for some in networks]
+        found = [[capture(networks[g].network(seed, "first", e), points) for e in g.epochs] for g in spec.groups]
         for place, epoch in enumerate(first.epochs):
             pairs = {name: (patterns[place], patterns[-1]) for name, patterns in zip(names, found, strict=True)}
-            if len(networks) > 1:
+            if len(found) > 1:
                 pairs["both"] = (found[0][place], found[1][place])
             for task, (p, q) in pairs.items():
                 yield {"seed": seed, "task": task, "epoch": epoch, "alignment": aligned(p, q, spec.estimator)}

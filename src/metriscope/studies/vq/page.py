@@ -54,11 +54,10 @@ def summary_table(
     ``keys`` maps each column to what its values are shown as, in the order of lines; an empty mapping shows values as
     they are, in the order of rows. ``measures`` maps columns to headings. A measure without values is a dash.
     """
-    for column, texts in reversed(keys.items()):
+    for column, texts in reversed(list(keys.items())):
         if texts:
-            places = {value: place for place, value in enumerate(texts)}
-            rows = rows.sort_values(column, key=lambda values, p=places: values.map(p), kind="stable")
-            rows = rows.assign(**{column: rows[column].map(texts)})
+            places = rows[column].map(list(texts).index).to_numpy()
+            rows = rows.assign(**{column: rows[column].map(texts)}).iloc[np.argsort(places, kind="stable")]
     lines = []
     for key, part in rows.groupby(list(keys), sort=False):
         line: dict[str, object] = {**dict(zip(keys, key, strict=True)), "seeds": len(part)}
@@ -270,7 +269,8 @@ def _depth_text(results: BeyondResults) -> str:
 
 
 def _depth_tables(results: BeyondResults) -> tuple[Table, Table]:
-    grid, keys = results.part.deep(1).grid, {"network": {}, "parameters": {}}
+    keys: Keys = {"network": {}, "parameters": {}}
+    grid = results.part.deep(1).grid
     names = {"back": "rotated back", "ceiling": "another start", "still": "not rotated back"}
     measures = {column: f"alignment, {text}" for column, text in names.items()}
     note = f"Kernels on the disc of a {grid} × {grid} grid, compared as in figure 1."
@@ -309,7 +309,8 @@ def _abs_digits(results: BeyondResults) -> Table:
             values = pd.DataFrame({"alignment": found.alignments(pair), "cosine": cosines})
             parts.append(values.assign(pair=name_of(pair), network=ACTIVATIONS[activation].title))
     cosine = f"cosine, {FORMS[best.form]}, σ² = {number(best.scale, 2)}"
-    measures, keys = {"alignment": "centered alignment", "cosine": cosine}, {"pair": {}, "network": {}}
+    measures = {"alignment": KERNEL_MEASURES["alignment"], "cosine": cosine}
+    keys: Keys = {"pair": {}, "network": {}}
     return summary_table("vq-abs-digits", "Figure 3's numbers, ReLU and Abs", pd.concat(parts), keys, measures)
 
 

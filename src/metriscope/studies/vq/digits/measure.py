@@ -23,7 +23,8 @@ from metriscope.studies.vq.networks.plan import STUDY
 from metriscope.studies.vq.train import sample
 from metriscope.vq import Patterns, alignment, capture, heat_cosine
 
-__all__ = ["DigitsResults", "Nearest", "Simultaneous", "crossings", "measure", "nearest", "printed", "simultaneous"]
+__all__ = ["DigitsResults", "Nearest", "Simultaneous", "crossings", "measure_digits", "nearest", "printed"]
+__all__ += ["simultaneous"]
 
 
 def crossings(scales: Float[np.ndarray, " t"], curve: Float[np.ndarray, " t"], value: float) -> Float[np.ndarray, " k"]:
@@ -227,7 +228,7 @@ class DigitsResults:
         return pd.concat(parts, ignore_index=True)
 
 
-def measure(part: Digits, runs: Finished, driver: Driver) -> DigitsResults:
+def measure_digits(part: Digits, runs: Finished, driver: Driver) -> DigitsResults:
     """Compare the networks of figures 3 and 4."""
     networks = trained(part.jobs(), runs)
 

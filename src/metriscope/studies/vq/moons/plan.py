@@ -24,11 +24,7 @@ COMPARISONS = {
     "start back": "before training, rotated back",
     "start": "before training, not rotated back",
 }
-KERNEL_MEASURES = {
-    "overlap": "eigenspace overlap",
-    "cosine": "eigenvector |cosine|",
-    "alignment": "centered alignment",
-}
+KERNEL_MEASURES = {"overlap": "eigenspace overlap", "cosine": "eigenvector |cosine|", "alignment": "centered alignment"}
 SPHERE_ROLES = ("first", "turned", "shuffled")
 DISTANCES = {
     "first": "VQ",

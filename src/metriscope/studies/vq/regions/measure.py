@@ -178,14 +178,11 @@ class LemmasResults:
         rows, tents = self.networks, self.tents
         differ = (rows["strict"] * rows["pairs"]).round() + rows["violations"]
         names = rows["kind"] + " " + rows["seed"].astype(str) + "." + rows["number"].astype(str)
-        off = (tents["pieces"] - 2 ** tents["layers"]).abs()
         # A single layer has two pieces, and no pair that could differ.
         never = (tents["layers"] > 1) & ~(tents["strict"] > 0)
-        extra = {"pieces off": off, "never strict": never.astype(int)}
-        return {
-            "lemmas": rows.assign(network=names, differ=differ, protocol=True),
-            "tents": tents.assign(**extra, protocol=True),
-        }
+        extra = {"pieces off": (tents["pieces"] - 2 ** tents["layers"]).abs(), "never strict": never.astype(int)}
+        lemmas = rows.assign(network=names, differ=differ, protocol=True)
+        return {"lemmas": lemmas, "tents": tents.assign(**extra, protocol=True)}
 
 
 def measure_lemmas(part: Lemmas, driver: Driver) -> LemmasResults:
@@ -253,14 +250,9 @@ def _explore(networks: Mapping[Group, Networks], spec: Exploring) -> Result:
     partition = linear_regions(model, bounds=spec.bounds)
     boundary = partition.decision_boundary()
     here = partition.patterns[partition.locate([spec.middle])]
-    arrays = {
-        "vertices": partition.vertices,
-        "corners": partition.corners,
-        "starts": partition.starts,
-        "signs": partition.patterns.signs(),
-        "boundary": boundary,
-        "distances": vq_kernel(here, partition.patterns)[0],
-    }
+    arrays = {"vertices": partition.vertices, "corners": partition.corners, "starts": partition.starts}
+    arrays |= {"signs": partition.patterns.signs(), "boundary": boundary}
+    arrays |= {"distances": vq_kernel(here, partition.patterns)[0]}
     tensors = {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
     rows = pd.DataFrame([{**spec.choices, **_numbers(partition, boundary, spec)}])
     return Result({"rows": rows}, tensors, {"widths": [layer.width for layer in partition.layers]})
