@@ -6,11 +6,11 @@ from itertools import product
 import numpy as np
 
 from metriscope.report import Companion, Page, write_report
-from metriscope.studies.vq.explorer import page
+from metriscope.studies.vq import page
 
 
 def test_every_combination_of_choices_has_a_network(study):
-    wanted = product(("moons", "turned moons"), ("trained", "initial"), ("deep", "shallow"), ("ReLU", "Abs"))
+    wanted = product(("moons", "rotated moons"), ("trained", "initial"), ("deep", "shallow"), ("ReLU", "Abs"))
     assert {tuple(view.choices.values()) for view in study.results.explorer.views} == set(wanted)
 
 
@@ -32,20 +32,22 @@ def test_a_scene_has_the_regions_and_the_points_that_its_network_was_trained_on(
         scene = view.scene
         assert len(scene.starts) - 1 == regions == len(scene.signs) == len(view.distances)
         assert sum(width for _, width in scene.layers) == scene.signs.shape[1] == 96
-    straight, turned = (view.scene.points for view in (views[0], views[2]))
-    angles = [np.arctan2(*points.T[::-1]) for points in (straight, turned)]
+    straight, rotated = (view.scene.points for view in (views[0], views[2]))
+    angles = [np.arctan2(*points.T[::-1]) for points in (straight, rotated)]
     assert np.allclose((angles[1] - angles[0] + 1) % (2 * np.pi) - 1, np.pi / 6, atol=1e-5)
 
 
 def test_the_sentence_on_the_lemmas_counts_what_breaks_them(study):
     explored = study.results.explorer
-    assert "0 of 16 networks have a pair of regions that breaks a lemma" in page._text(explored)
+    assert "0 of 16 networks have a pair of regions that breaks a lemma" in page._explorer_text(explored)
     wrong = explored.rows.assign(violations=[5, *[0] * 15])
-    assert "1 of 16 networks have a pair of regions that breaks a lemma" in page._text(replace(explored, rows=wrong))
+    assert "1 of 16 networks have a pair of regions that breaks a lemma" in page._explorer_text(
+        replace(explored, rows=wrong)
+    )
 
 
 def test_the_explorer_is_written_beside_the_report(study, tmp_path):
-    sections = page.sections(study.results.explorer)
+    sections = (page.explorer(study.results.explorer),)
     (companion,) = (block for block in sections[0].blocks if isinstance(block, Companion))
     path = write_report(Page("p", "", sections), tmp_path)
     assert (tmp_path / "explorer.html").read_text("utf-8") == companion.html

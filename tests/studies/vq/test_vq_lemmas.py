@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from metriscope.rng import stream
-from metriscope.studies.vq.lemmas.measure import (
+from metriscope.studies.vq.regions.measure import (
     Steps,
     Tent,
     both_distances,
@@ -18,9 +18,8 @@ from metriscope.studies.vq.lemmas.measure import (
     tent_rows,
     wider_distances,
 )
-from metriscope.studies.vq.lemmas.plan import KINDS, Lot, TentMaps
-from metriscope.vq import linear_regions
-from metriscope.vq.capture import capture
+from metriscope.studies.vq.regions.plan import KINDS, Lot, TentMaps
+from metriscope.vq import capture, linear_regions
 
 NETWORKS = range(60)
 SHALLOW, DEEP = (Lot(kind, 0, seed=7) for kind in KINDS)
@@ -52,7 +51,7 @@ def test_deep_networks_are_strict_often_enough_to_tell_the_lemmas_apart():
 
 
 @pytest.mark.parametrize("index", range(0, 60, 5))
-def test_a_wider_window_never_makes_a_way_longer_and_never_shorter_than_the_vq_distance(index):
+def test_a_wider_window_never_makes_a_path_longer_and_never_shorter_than_the_vq_distance(index):
     partition = regions(DEEP, index)
     wide = linear_regions(random_network(DEEP, index), bounds=((-8.0, 8.0), (-8.0, 8.0)))
     vq, graph = both_distances(partition)

@@ -12,8 +12,7 @@ from metriscope.studies.vq import page
 from metriscope.studies.vq.digits.plan import FORMS, INITIAL, PAIRS, TRAINED, TWINS, name_of
 from metriscope.studies.vq.judge import STATEMENTS
 from metriscope.studies.vq.measure import measure
-from metriscope.studies.vq.moons.plan import COMPARISONS
-from metriscope.studies.vq.spheres.plan import DISTANCES
+from metriscope.studies.vq.moons.plan import COMPARISONS, DISTANCES
 from metriscope.studies.vq.train import WORK
 
 
@@ -80,7 +79,7 @@ def test_numbers_of_notes_are_those_of_the_tables(study, claims):
     by_id = {claim.id: claim.reason for claim in claims}
     results = study.results
     before = results.moons.values("start back", "alignment") - results.moons.values("start", "alignment")
-    assert f"turning back changes the alignment by {mean_text(before, 3)}" in by_id["C21"]
+    assert f"rotating back changes the alignment by {mean_text(before, 3)}" in by_id["C21"]
     ranks = results.spheres.rows.query("points == 'training' and distance == 'first'")["rank"]
     assert f"Effective rank on training points: VQ {mean_text(ranks, 3)}" in by_id["C22"]
     best = results.digits.nearest

@@ -13,13 +13,14 @@ from metriscope.rng import derive, stream
 from metriscope.runs import Deadline, Driver, Store
 from metriscope.runs.driver import CHECKPOINT_SECONDS
 from metriscope.studies.vq import train as training
-from metriscope.studies.vq.networks.plan import PLANE, STUDY, Group, Images, Recipe, Shape
-from metriscope.studies.vq.train import WORK, Networks, cohort, mlp, sample, stacked_mlp, start
+from metriscope.studies.vq.networks.measure import Networks
+from metriscope.studies.vq.networks.plan import PLANE, STUDY, Group, Images, MLPShape, VQRecipe
+from metriscope.studies.vq.train import WORK, cohort, mlp, sample, stacked_mlp, start
 from metriscope.train import Cohort
 
-SHORT = Recipe(epochs=12, loss="bce", kept=(2, 5))
-GROUP = Group("moons", Shape(2, 2, 8), SHORT, ("first", "turned"), (0, 1), replace(PLANE, count=30))
-OTHER = replace(GROUP, shape=Shape(2, 1, 8), recipe=replace(SHORT, kept=()))
+SHORT = VQRecipe(epochs=12, loss="bce", kept=(2, 5))
+GROUP = Group("moons", MLPShape(2, 2, 8), SHORT, ("first", "turned"), (0, 1), replace(PLANE, count=30))
+OTHER = replace(GROUP, shape=MLPShape(2, 1, 8), recipe=replace(SHORT, kept=()))
 
 
 def train(groups, root, **settings):
@@ -50,7 +51,7 @@ def plain_adam(model, x, y, epochs, loss, batches):
 
 @pytest.mark.parametrize("activation", ["relu", "abs"])
 def test_a_stack_is_each_network_by_itself(activation):
-    shape = Shape(3, 2, 5, 2, activation)
+    shape = MLPShape(3, 2, 5, 2, activation)
     models = [mlp(shape, stream(seed, "start")) for seed in range(3)]
     x = torch.randn(3, 7, 3, generator=stream(0, "x"))
     state = stack_state(models)
@@ -70,7 +71,7 @@ def test_a_group_ends_where_torchs_adam_ends_on_each_networks_own_points(tmp_pat
 
 
 def test_mini_batches_come_from_each_networks_own_stream(tmp_path, small_digits):
-    shape, recipe = Shape(784, 1, 4, 10), Recipe(epochs=2, loss="cross-entropy", batch=16)
+    shape, recipe = MLPShape(784, 1, 4, 10), VQRecipe(epochs=2, loss="cross-entropy", batch=16)
     group = Group("digits", shape, recipe, ("first", "second"), (0, 1), Images("any", "", 40, 10))
     (networks,) = train((group,), tmp_path)
     for number, role in group.members:
@@ -83,9 +84,9 @@ def test_mini_batches_come_from_each_networks_own_stream(tmp_path, small_digits)
             torch.testing.assert_close(one, other.detach(), rtol=1e-3, atol=1e-5)
 
 
-def test_roles_share_points_and_differ_in_turn_labels_and_start():
-    first, turned = (sample(GROUP, 0, role) for role in ("first", "turned"))
-    back = torch.linalg.lstsq(first.x, turned.x).solution
+def test_roles_share_points_and_differ_in_rotation_labels_and_start():
+    first, rotated = (sample(GROUP, 0, role) for role in ("first", "turned"))
+    back = torch.linalg.lstsq(first.x, rotated.x).solution
     cosine, sine = torch.cos(torch.tensor(GROUP.angle)), torch.sin(torch.tensor(GROUP.angle))
     torch.testing.assert_close(back, torch.stack([cosine, sine, -sine, cosine]).reshape(2, 2), rtol=1e-4, atol=1e-5)
     shuffled = sample(GROUP, 0, "shuffled")
@@ -111,14 +112,14 @@ def bits(networks):
     return [(some.run.path / "weights.safetensors").read_bytes() for some in networks]
 
 
-def test_a_group_ends_in_the_same_bits_alone_and_in_a_pass_with_others(tmp_path):
+def test_weights_are_bit_identical_whether_a_group_trains_alone_or_with_others(tmp_path):
     together = train((GROUP, OTHER), tmp_path / "together")
     alone = [train((group,), tmp_path / "alone")[0] for group in (OTHER, GROUP)][::-1]
     assert bits(together) == bits(alone)
 
 
 @pytest.mark.parametrize("calls", [2, 5, 7])
-def test_a_training_that_was_stopped_goes_on_and_ends_in_the_same_bits(tmp_path, monkeypatch, calls):
+def test_a_training_that_was_stopped_and_resumed_is_bit_identical(tmp_path, monkeypatch, calls):
     whole = train((GROUP, OTHER), tmp_path / "whole")
     monkeypatch.setenv(CHECKPOINT_SECONDS, "0")
     advance, met = Cohort.advance, []

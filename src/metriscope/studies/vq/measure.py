@@ -1,35 +1,64 @@
-"""Let every experiment of the VQ study measure its own."""
+"""Measure every experiment of the VQ study, and what the paper does not ask: epochs, depths and Abs.
+
+Axes: S seeds, E kept epochs.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 
+import numpy as np
 import pandas as pd
+from jaxtyping import Float, Int
 
 from metriscope.runs import Driver, Finished
-from metriscope.studies.vq.beyond import measure as beyond
-from metriscope.studies.vq.digits import measure as digits
-from metriscope.studies.vq.explorer import measure as explorer
-from metriscope.studies.vq.lemmas import measure as lemmas
+from metriscope.studies.vq.digits.measure import DigitsResults, measure_digits
 from metriscope.studies.vq.moons import measure as moons
-from metriscope.studies.vq.plan import Plan
-from metriscope.studies.vq.spheres import measure as spheres
+from metriscope.studies.vq.moons.measure import MoonsResults, SpheresResults
+from metriscope.studies.vq.networks.measure import Networks, aligned, ends_of, rows_by_seed, stored, trained
+from metriscope.studies.vq.networks.plan import Group
+from metriscope.studies.vq.plan import Beyond, Course, Ranks, VQPlan
+from metriscope.studies.vq.regions.measure import ExplorerResults, LemmasResults, measure_explorer, measure_lemmas
+from metriscope.studies.vq.train import sample
+from metriscope.vq import VQMDS, capture
 
-__all__ = ["Results", "measure"]
+__all__ = ["BeyondResults", "VQResults", "measure"]
 
 
 @dataclass(frozen=True)
-class Results:
+class BeyondResults:
+    """What was measured beyond the paper; ``turning`` and ``digits`` are by activation."""
+
+    part: Beyond
+    course: pd.DataFrame
+    depths: pd.DataFrame
+    turning: Mapping[str, pd.DataFrame]
+    digits: Mapping[str, DigitsResults]
+
+    def course_of(self, task: str) -> tuple[Int[np.ndarray, " e"], Float[np.ndarray, "s e"]]:
+        """Return the kept epochs of a task, and the alignments as seeds by epochs."""
+        part = self.course[self.course["task"] == task]
+        table = part.pivot(index="seed", columns="epoch", values="alignment")
+        return table.columns.to_numpy(), table.to_numpy()
+
+    @property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """The course of training, and every depth."""
+        return {"course": self.course, "depths": self.depths}
+
+
+@dataclass(frozen=True)
+class VQResults:
     """What every experiment measured."""
 
-    moons: moons.Results
-    spheres: spheres.Results
-    digits: digits.Results
-    lemmas: lemmas.Results
-    beyond: beyond.Results
-    explorer: explorer.Results
+    moons: MoonsResults
+    spheres: SpheresResults
+    digits: DigitsResults
+    lemmas: LemmasResults
+    beyond: BeyondResults
+    explorer: ExplorerResults
 
     @cached_property
     def tables(self) -> Mapping[str, pd.DataFrame]:
@@ -38,9 +67,59 @@ class Results:
         return {name: table for part in parts for name, table in part.tables.items()}
 
 
-def measure(plan: Plan, runs: Finished, driver: Driver) -> Results:
+def measure(plan: VQPlan, runs: Finished, driver: Driver) -> VQResults:
     """Measure the finished runs, figure by figure."""
-    turned, separated = moons.measure(plan.moons, runs, driver), spheres.measure(plan.spheres, runs, driver)
-    compared, cut = digits.measure(plan.digits, runs, driver), lemmas.measure(plan.lemmas, driver)
-    more = beyond.measure(plan.beyond, runs, driver, compared, turned)
-    return Results(turned, separated, compared, cut, more, explorer.measure(plan.explorer, runs, driver))
+    rotated = moons.measure_moons(plan.moons, runs, driver)
+    separated = moons.measure_spheres(plan.spheres, runs, driver)
+    compared, cut = measure_digits(plan.digits, runs, driver), measure_lemmas(plan.lemmas, driver)
+    beyond = _beyond(plan.beyond, runs, driver, rotated, compared)
+    return VQResults(rotated, separated, compared, cut, beyond, measure_explorer(plan.explorer, runs, driver))
+
+
+def _beyond(
+    part: Beyond, runs: Finished, driver: Driver, rotated: MoonsResults, compared: DigitsResults
+) -> BeyondResults:
+    """Measure what the paper does not ask; its own figures with ReLU networks are measured already."""
+    networks = trained((*part.moons.jobs(), *part.digits.jobs()), runs)
+    course = stored(driver, part.courses(), lambda spec: _course(networks, spec), "vq: during training")
+    depths = pd.concat([_depth(part, depth, runs, driver) for depth in part.depths], ignore_index=True)
+    turning = {"relu": rotated.rows, "abs": moons.rotation_rows(part.abs_moons, runs, driver, "vq: figure 1, Abs")}
+    with_abs = {"relu": compared, "abs": measure_digits(part.abs_digits, runs, driver)}
+    return BeyondResults(part, course, depths, turning, with_abs)
+
+
+def _course(networks: Mapping[Group, Networks], spec: Course) -> Iterator[dict[str, object]]:
+    """Yield the alignment with the final network at each kept epoch, and that of two architectures with each other."""
+    first = spec.groups[0]
+    names = ["moons"] if spec.grid else [f"T{group.shape.depth}" for group in spec.groups]
+    for seed in first.seeds:
+        points = moons.disc_points(spec.grid).float() if spec.grid else sample(first, seed, "first").test_x
+        found = [[capture(networks[g].network(seed, "first", e), points) for e in g.epochs] for g in spec.groups]
+        for place, epoch in enumerate(first.epochs):
+            pairs = {name: (patterns[place], patterns[-1]) for name, patterns in zip(names, found, strict=True)}
+            if len(found) > 1:
+                pairs["both"] = (found[0][place], found[1][place])
+            for task, (p, q) in pairs.items():
+                yield {"seed": seed, "task": task, "epoch": epoch, "alignment": aligned(p, q, spec.estimator)}
+
+
+def _depth(part: Beyond, depth: int, runs: Finished, driver: Driver) -> pd.DataFrame:
+    """Return one row per seed for networks of one depth."""
+    deep = part.deep(depth)
+    rows = moons.rotation_rows(deep, runs, driver, f"vq: figure 1 at depth {depth}")
+    overlap = rows[rows["comparison"] == "back"].set_index("seed")["overlap"]
+    networks = trained(deep.jobs(), runs)
+    ranks = stored(driver, part.ranks(depth), rows_by_seed(networks, _ranks), f"vq: ranks at depth {depth}")
+    ends = ends_of(networks.values())
+    ends = ends[ends["role"] == "first"].set_index("seed")[["test", "loss"]]
+    parts = [moons.by_comparison(rows, "alignment"), overlap, ranks.set_index("seed"), ends]
+    size = {"depth": depth, "width": deep.shape.width, "parameters": deep.shape.parameters}
+    return pd.concat(parts, axis=1).reset_index().assign(**size, network=f"{depth} × {deep.shape.width:,}")
+
+
+def _ranks(networks: Networks, seed: int, spec: Ranks) -> Iterator[dict[str, object]]:
+    model, own = networks.network(seed), sample(spec.group, seed, "first")
+    spectrum = VQMDS(n_components=None).fit(capture(model, moons.disc_points(spec.grid).float())).eigenvalues_
+    new = moons.pattern_separation(capture(model, own.test_x), own.test_y.numpy(), spec.components)
+    ranks = {"rank": moons.entropy_rank(spectrum), "participation": moons.participation_ratio(spectrum)}
+    yield {**ranks, "neighbor": new["neighbor"], "silhouette": new["silhouette"]}

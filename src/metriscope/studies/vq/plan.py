@@ -1,51 +1,117 @@
-"""What the VQ study asks for: every experiment with its trainings and measurements."""
+"""What the VQ study asks for: options, and every experiment with its trainings and measurements."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Literal
 
 from tyro.conf import arg
 
-from metriscope.studies.vq.beyond.plan import Beyond
-from metriscope.studies.vq.digits.plan import Digits
-from metriscope.studies.vq.explorer.plan import Explorer
-from metriscope.studies.vq.lemmas.plan import Lemmas
-from metriscope.studies.vq.moons.plan import Moons
-from metriscope.studies.vq.networks.plan import Group, Images
-from metriscope.studies.vq.spheres.plan import Spheres
+from metriscope.studies.vq.digits.plan import PAIRS, PLAIN_DIGITS, SOURCE_IMAGES, Digits
+from metriscope.studies.vq.moons.plan import PLAIN, Moons, spheres
+from metriscope.studies.vq.networks.plan import STUDY, Group, Images, MLPShape, VQRecipe, matched_width
+from metriscope.studies.vq.regions.plan import Explorer, Lemmas
 
-__all__ = ["TIMES", "TITLE", "Options", "Plan", "plan"]
+__all__ = ["OPTIONS", "TIMES", "TITLE", "Beyond", "Course", "Ranks", "VQOptions", "VQPlan", "plan"]
 
 TITLE = "VQ kernels"
 TIMES = {"quick": "two minutes on two cores", "paper": "ten minutes on two cores, with full MNIST"}
 SEEDS = {"quick": 3, "paper": 10}
 # Data set, images for training and for testing.
-DIGITS = {"quick": ("mnist-5k", 4_000, 1_000), "paper": ("mnist", 8_000, 2_000)}
+IMAGES = {"quick": ("mnist-5k", 4_000, 1_000), "paper": SOURCE_IMAGES}
 
 
 @dataclass(frozen=True)
-class Options:
+class VQOptions:
     """Options of the VQ study."""
 
     profile: Literal["quick", "paper"] = "quick"
     """How much to run: digits from the embedded mnist-5k, or 8,000 and 2,000 images of full MNIST as in the paper."""
     seeds: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: quick: 3; paper: 10)")] = None
-    """Repetitions of every experiment, each with data and starts of its own; at least 3."""
+    """Repetitions of every experiment, each with its own data and initial weights; at least 3."""
     seed: int = 0
     """Root of all random streams."""
 
 
-OPTIONS = Options
+OPTIONS = Options = VQOptions
 
 
 @dataclass(frozen=True)
-class Plan:
+class Course:
+    """Alignment with the final network at each kept epoch; of groups on images, also with each other.
+
+    Groups on the moons are compared on the unit disc of a grid, those on images on the test images.
+    """
+
+    groups: tuple[Group, ...]
+    grid: int = 0
+    estimator: str = "debiased"
+    method: int = 2  # raised when the same networks would be measured otherwise
+    study: str = STUDY
+
+
+@dataclass(frozen=True)
+class Ranks:
+    """The rank of one group's kernels on the unit disc of a grid, and how well they separate new points."""
+
+    group: Group
+    grid: int
+    components: int = 2
+    method: int = 1
+    study: str = STUDY
+
+
+@dataclass(frozen=True)
+class Beyond:
+    """What the paper does not ask: figures 1 and 3 over epochs, at other depths of equal size, and with Abs."""
+
+    moons: Moons
+    digits: Digits
+    plain: VQRecipe = PLAIN
+    plain_digits: VQRecipe = PLAIN_DIGITS
+    # About this many parameters at every depth: the nearest widths are within 2 % of it.
+    budget: int = 4_834
+    depths: tuple[int, ...] = (1, 2, 3, 4, 6)
+
+    @property
+    def abs_moons(self) -> Moons:
+        """Figure 1 with Abs."""
+        return replace(self.moons, shape=replace(self.moons.shape, activation="abs"), recipe=self.plain)
+
+    @property
+    def abs_digits(self) -> Digits:
+        """Figures 3 and 4 with Abs, without permutations: no claim is judged on them."""
+        plain = replace(self.digits, activation="abs", recipe=self.plain_digits, roles=("first",))
+        return replace(plain, pairs=PAIRS, permutations=0, further=0)
+
+    def deep(self, depth: int) -> Moons:
+        """Return figure 1 with networks that have ``depth`` hidden layers and the budget's parameters."""
+        shape = MLPShape(2, depth, matched_width(2, depth, self.budget))
+        return replace(self.moons, shape=shape, recipe=self.plain, grid=self.moons.grid // 3)
+
+    def jobs(self) -> tuple[Group, ...]:
+        """Return the trainings that no other experiment asks for."""
+        depths = [group for depth in self.depths for group in self.deep(depth).jobs()]
+        return (*self.abs_digits.jobs(), *self.abs_moons.jobs(), *depths)
+
+    def courses(self) -> tuple[Course, ...]:
+        """Return the measurements during training, those of the moons first."""
+        moons = [Course((group,), self.moons.grid // 2) for group in self.moons.jobs()]
+        return (*moons, *(Course(groups) for groups in self.digits.together()))
+
+    def ranks(self, depth: int) -> tuple[Ranks, ...]:
+        """Return the measurements of networks of one depth."""
+        part = self.deep(depth)
+        return tuple(Ranks(group, part.grid) for group in part.jobs())
+
+
+@dataclass(frozen=True)
+class VQPlan:
     """Everything one call of the study will compute."""
 
-    options: Options
+    options: VQOptions
     moons: Moons
-    spheres: Spheres
+    spheres: Moons
     digits: Digits
     lemmas: Lemmas
     beyond: Beyond
@@ -58,54 +124,44 @@ class Plan:
 
     def deviations(self) -> tuple[str, ...]:
         """Return one sentence for each choice that the paper leaves open or that differs from it."""
-        moons, digits = self.moons, self.digits
-        found = [
-            "The paper prints one network each and no seeds; here every number is a mean over "
-            f"{moons.seeds} seeds, each with data and starts of its own.",
-            f"“To convergence” is not defined there. Here it is Adam at {moons.recipe.lr:g}: on the moons "
-            f"{moons.recipe.epochs:,} steps on all points, which counts as converged under a mean loss of "
+        moons, digits, images = self.moons, self.digits, self.digits.images
+        found = (
+            "The paper shows one network each and no seeds; here every number is a mean over "
+            f"{moons.seeds} seeds, each with its own data and initial weights.",
+            f"The paper does not define “to convergence”. Here it is Adam at {moons.recipe.lr:g}: on the moons "
+            f"{moons.recipe.epochs:,} steps on all points, and a network counts as converged under a mean loss of "
             f"{moons.converged:g}; on digits {digits.recipe.epochs} epochs in batches of {digits.recipe.batch}. Tables "
-            "say what was reached.",
-            "Noise of the moons, scale of the pixels (here 0 to 1) and PyTorch's default start are our choices.",
-        ]
-        if not digits.protocol:
-            images = digits.images
-            found.append(
-                f"Digits are {images.train:,} and {images.test:,} images of `{images.name}` in place of the paper's "
-                "8,000 and 2,000 of MNIST."
-            )
-        return tuple(found)
+            "show what was reached.",
+            "Noise of the moons, pixels from 0 to 1 and the default initialization of PyTorch are our choices.",
+        )
+        stand_in = (
+            f"Digits are {images.train:,} and {images.test:,} images of `{images.name}` in place of the paper's 8,000 "
+            "and 2,000 of MNIST."
+        )
+        return found if digits.protocol else (*found, stand_in)
 
 
-def plan(options: Options) -> Plan:
+def plan(options: VQOptions) -> VQPlan:
     """Return the plan, or say in one sentence why it cannot be run.
 
-    >>> plan(Options(seeds=4)).moons.seeds
+    >>> plan(VQOptions(seeds=4)).moons.seeds
     4
     """
     if options.profile not in SEEDS:
         raise ValueError(f"unknown profile {options.profile!r}: there are {', '.join(SEEDS)}")
-    seeds = SEEDS[options.profile] if options.seeds is None else options.seeds
+    seeds, seed = SEEDS[options.profile] if options.seeds is None else options.seeds, options.seed
     if seeds < 3:
         raise ValueError(f"--seeds must be at least 3, not {seeds}: tests over seeds need three")
-    moons = Moons(seeds, options.seed)
-    digits = Digits(seeds, _images(options.profile), options.seed)
-    return Plan(
-        options,
-        moons,
-        Spheres(seeds, options.seed),
-        digits,
-        Lemmas(seeds, options.seed),
-        Beyond(moons, digits),
-        Explorer(options.seed),
-    )
+    moons, digits = Moons(seeds, seed), Digits(seeds, _images(options.profile), seed)
+    further = Lemmas(seeds, seed), Beyond(moons, digits), Explorer(seed)
+    return VQPlan(options, moons, spheres(seeds, seed), digits, *further)
 
 
 def _images(profile: str) -> Images:
-    """Return the profile's digits; nothing is read, and only what is not embedded can be missing."""
+    """Return the profile's digits without reading them; only data that is not embedded can be missing."""
     from metriscope.data import available, digest
 
-    name, train, test = DIGITS[profile]
+    name, train, test = IMAGES[profile]
     if not available(name):
         raise ValueError(
             f"the paper profile needs full MNIST: `metriscope data fetch {name}` downloads it, or --data-dir names a "

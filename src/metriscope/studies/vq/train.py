@@ -1,4 +1,4 @@
-"""Train groups of plain networks: draw each seed's points and starts, and take all networks of a group along together.
+"""Train groups of plain networks: draw points and initial weights of each seed, and train a whole group at once.
 
 Axes: S networks, N points, D features. Each network of a stack has points of its own.
 """
@@ -20,18 +20,18 @@ from metriscope import data
 from metriscope.nn import ACTIVATIONS, stack_state, unstack
 from metriscope.nn.initialization import fresh_linear
 from metriscope.rng import derive, stream
-from metriscope.runs import Result, Run, Work
-from metriscope.studies.vq.networks.plan import GROUP, ROLES, STUDY, TOGETHER, Group, Images, MoonPoints, Shape
+from metriscope.runs import Result, Work
+from metriscope.studies.vq.networks.plan import GROUP, STUDY, TOGETHER, Group, Images, MLPShape, MoonPoints
 from metriscope.train import Cohort, CohortPass, Protocol
 from metriscope.train.engines import POINT_LOSSES, RULES, State
 
-__all__ = ["WORK", "Networks", "OwnPoints", "Sample", "cohort", "mlp", "sample", "stacked_mlp", "start"]
+__all__ = ["WORK", "OwnPoints", "SeedData", "cohort", "mlp", "sample", "stacked_mlp", "start"]
 
 
-def mlp(shape: Shape, generator: torch.Generator) -> nn.Sequential:
+def mlp(shape: MLPShape, generator: torch.Generator) -> nn.Sequential:
     """Return a plain network, initialized as PyTorch does by default, drawn first layer first.
 
-    >>> mlp(Shape(2, 1, 3), stream(0, "start"))
+    >>> mlp(MLPShape(2, 1, 3), stream(0, "start"))
     Sequential(
       (0): Linear(in_features=2, out_features=3, bias=True)
       (1): ReLU()
@@ -46,9 +46,9 @@ def mlp(shape: Shape, generator: torch.Generator) -> nn.Sequential:
     return nn.Sequential(*layers, fresh_linear(width, shape.outputs, generator=generator))
 
 
-def stacked_mlp(shape: Shape, state: Mapping[str, Tensor], x: Float[Tensor, "s n d"]) -> Float[Tensor, "s n o"]:
-    """Return what each network of a stack, with the states of :func:`mlp`, makes of its own points."""
-    # What `stacked_forward` gives for any network, in a third less time for these small ones.
+def stacked_mlp(shape: MLPShape, state: Mapping[str, Tensor], x: Float[Tensor, "s n d"]) -> Float[Tensor, "s n o"]:
+    """Return the output of each network of a stack (states of :func:`mlp`) on its own points."""
+    # Equal to `stacked_forward`, which takes any network, in a third less time for these small ones.
     activate = ACTIVATIONS[shape.activation].function
     for index in range(shape.depth + 1):
         weight, bias = state[f"{2 * index}.weight"], state[f"{2 * index}.bias"]
@@ -59,13 +59,13 @@ def stacked_mlp(shape: Shape, state: Mapping[str, Tensor], x: Float[Tensor, "s n
 
 @dataclass(frozen=True)
 class OwnPoints:
-    """Autograd through a stack of plain networks, as ``StackedEngine`` does it, but each on points of its own.
+    """Autograd through a stack of plain networks as in ``StackedEngine``, but each network has its own points.
 
-    ``x`` and ``y`` have one entry per network, all of the same size; ``seeds`` one number per network, from whose
-    stream its mini-batches are drawn, epoch by epoch.
+    ``x`` and ``y`` have one entry per network, all of the same size. ``seeds`` has one number per network: the root of
+    the stream that its mini-batches are drawn from, epoch by epoch.
     """
 
-    shape: Shape
+    shape: MLPShape
     x: tuple[Float[Tensor, "n d"], ...]
     y: tuple[Tensor, ...]
     protocol: Protocol
@@ -86,7 +86,7 @@ class OwnPoints:
         return {f"{kind}.{name}": torch.zeros_like(value) for kind in kinds for name, value in parameters.items()}
 
     def advance(self, parameters: State, moments: State, epoch: int, epochs: int) -> Float[Tensor, "s e"]:
-        """Take whole epochs; an epoch's loss is the mean over its points as they were met."""
+        """Train for whole epochs; an epoch's loss is the mean over its points, each before its step."""
         points = len(self.x[0])
         steps = -(-points // (self.protocol.batch_size or points))
         losses = torch.zeros(len(self.x), epochs, dtype=torch.float64)
@@ -109,7 +109,7 @@ class OwnPoints:
     def _step(self, parameters: State, moments: State, batch: tuple[Tensor, Tensor], step: int) -> Tensor:
         leaves = {name: value.detach().requires_grad_() for name, value in parameters.items()}
         points = POINT_LOSSES[self.protocol.loss](stacked_mlp(self.shape, leaves, batch[0]), batch[1])
-        # Summed over networks, never averaged: each learns as it would alone.
+        # Summed over networks, never averaged: each trains as it would alone.
         gradients = torch.autograd.grad(points.mean(1).sum(), list(leaves.values()))
         for name, gradient in zip(parameters, gradients, strict=True):
             RULES[self.protocol.optimizer].step(parameters[name], gradient, moments, name, step, self.protocol)
@@ -117,7 +117,7 @@ class OwnPoints:
 
 
 @dataclass(frozen=True)
-class Sample:
+class SeedData:
     """The points of one seed and role: those trained on and those held out, in float32, with their labels."""
 
     x: Tensor
@@ -126,38 +126,38 @@ class Sample:
     test_y: Tensor
 
 
-def sample(group: Group, number: int, role: str) -> Sample:
+def sample(group: Group, number: int, role: str) -> SeedData:
     """Return the points that a seed's network is trained on in a role, and those held out.
 
-    All roles of a seed see the same points, turned where the role says so, and all shapes do.
+    All roles and shapes of a seed have the same points; the role "turned" has them rotated.
     """
     if isinstance(group.data, Images):
         return _digits(group.data, group.seed, number)
-    parts = [_moons(group, group.data, number, part, ROLES[role].turned) for part in ("points", "held out")]
+    parts = [_moons(group, group.data, number, part, role == "turned") for part in ("points", "held out")]
     (x, y), (test_x, test_y) = parts
-    if ROLES[role].shuffled:
+    if role == "shuffled":
         y = y[torch.randperm(len(y), generator=stream(group.seed, STUDY, group.task, "labels", number))]
-    return Sample(x, y, test_x, test_y)
+    return SeedData(x, y, test_x, test_y)
 
 
-def _moons(group: Group, moons: MoonPoints, number: int, part: str, turned: bool) -> tuple[Tensor, Tensor]:
+def _moons(group: Group, moons: MoonPoints, number: int, part: str, rotated: bool) -> tuple[Tensor, Tensor]:
     here = (group.seed, STUDY, group.task, part, number)
     x, y = data.two_moons(moons.count, stream(*here), moons.noise)
     if moons.dim > x.shape[1]:
         x = data.sphere_moons(x, stream(*here, "sphere"), moons.dim, moons.scale)
-    x = data.turn(x, moons.angle) if turned else x
+    x = data.turn(x, moons.angle) if rotated else x
     order = torch.argsort(y, stable=True)
     return x[order].float(), y[order].float()
 
 
 # The groups of a pass see the same images, those of two blocks of seeds.
 @lru_cache(maxsize=2 * GROUP)
-def _digits(images: Images, seed: int, number: int) -> Sample:
+def _digits(images: Images, seed: int, number: int) -> SeedData:
     pixels, labels = _pool(images.name)
     count = images.train + images.test
     rows = torch.randperm(len(labels), generator=stream(seed, STUDY, "digits", "rows", number))[:count]
     x, y = pixels[rows].float() / 255, labels[rows]
-    return Sample(x[: images.train], y[: images.train], x[images.train :], y[images.train :])
+    return SeedData(x[: images.train], y[: images.train], x[images.train :], y[images.train :])
 
 
 @lru_cache(maxsize=1)
@@ -170,7 +170,7 @@ def _pool(name: str) -> tuple[Tensor, Tensor]:
 
 
 def start(group: Group, number: int, role: str) -> nn.Sequential:
-    """Return a network before training; ReLU and Abs of one size begin alike."""
+    """Return a network before training; ReLU and Abs networks of one size have equal initial weights."""
     size = f"{group.shape.depth}x{group.shape.width}"
     return mlp(group.shape, stream(group.seed, STUDY, group.task, "start", number, role, size))
 
@@ -181,7 +181,7 @@ def cohort(group: Group) -> Cohort:
     models = [start(group, number, role) for number, role in group.members]
     recipe = Protocol(group.recipe.epochs, lr=group.recipe.lr, batch_size=group.recipe.batch, loss=group.recipe.loss)
     points = tuple(s.x for s in samples), tuple(s.y for s in samples)
-    # Two roles of one seed meet their points in different orders, as two trainings would.
+    # Two roles of one seed draw their batches in different orders, as two trainings would.
     orders = tuple(derive(group.seed, STUDY, "batches", number, role) for number, role in group.members)
     engine = OwnPoints(group.shape, *points, recipe, orders)
     return Cohort(group.task, engine, stack_state(models), recipe, kept=group.recipe.kept)
@@ -193,7 +193,7 @@ def _begin(groups: Sequence[Group]) -> CohortPass:
 
 
 def _finish(group: Group, cohorts: Sequence[Cohort]) -> Result:
-    """Return the last weights of every network, those of the first role at the kept epochs, and how each ended."""
+    """Return the final weights of every network, those of the role "first" at the kept epochs, and final accuracies."""
     (own,) = cohorts
     rows = torch.tensor([index for index, (_, role) in enumerate(group.members) if role == "first"])
     kept = {name: value[rows] for name, value in own.snapshots.items()}
@@ -202,7 +202,7 @@ def _finish(group: Group, cohorts: Sequence[Cohort]) -> Result:
 
 
 def _ends(own: Cohort, group: Group) -> pd.DataFrame:
-    """Return the mean loss of each network's last epoch, and its accuracies on training and new points."""
+    """Return the loss of each network's last epoch, and its accuracies on training and new points."""
     rows = []
     for index, (number, role) in enumerate(group.members):
         points, model = sample(group, number, role), unstack(start(group, number, role), own.parameters, index)
@@ -216,35 +216,6 @@ def _accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:
     output = model(x)
     guess = output.argmax(1) if output.shape[1] > 1 else output[:, 0] > 0
     return float((guess == y).float().mean())
-
-
-@dataclass(frozen=True)
-class Networks:
-    """The trained networks of one stored group, at every epoch that was kept."""
-
-    group: Group
-    run: Run
-
-    @cached_property
-    def tensors(self) -> dict[str, Tensor]:
-        """The stored weights, by epoch and parameter."""
-        return self.run.tensors()
-
-    def network(self, number: int, role: str = "first", epoch: int | None = None) -> nn.Sequential:
-        """Return one network: trained, or as it was at an epoch (roles other than the first: 0 or the last)."""
-        group = self.group
-        template = start(group, number, role)
-        if epoch == 0:
-            return template.requires_grad_(False)
-        last = epoch is None or epoch == group.recipe.epochs
-        stacked = group.members if last else tuple((s, "first") for s in group.seeds)
-        prefix = f"{group.recipe.epochs if last else epoch}/"
-        state = {k.removeprefix(prefix): v for k, v in self.tensors.items() if k.startswith(prefix)}
-        return unstack(template, state, stacked.index((number, role))).requires_grad_(False)
-
-    def ends(self) -> pd.DataFrame:
-        """Return one row per network: the loss and the accuracies it ended with."""
-        return self.run.table("ends")
 
 
 # Groups of the same number of epochs train side by side, and end together.

@@ -17,19 +17,18 @@ from scipy import stats
 from metriscope.rng import derive
 from metriscope.runs import Driver, Finished
 from metriscope.studies.published import published
-from metriscope.studies.vq.digits.plan import FORMS, INITIAL, PAIRS, TRAINED, Band, Comparing, Digits, Pair, name_of
-from metriscope.studies.vq.networks.measure import ends_of, stored, trained
-from metriscope.studies.vq.networks.plan import STUDY, Group
-from metriscope.studies.vq.train import Networks, sample
-from metriscope.vq import Patterns, heat_cosine
-from metriscope.vq.capture import capture
-from metriscope.vq.measures import alignment
+from metriscope.studies.vq.digits.plan import INITIAL, PAIRS, TRAINED, Band, Digits, Pair, Scales, SeedPairs, name_of
+from metriscope.studies.vq.networks.measure import Networks, aligned, ends_of, stored, trained
+from metriscope.studies.vq.networks.plan import STUDY
+from metriscope.studies.vq.train import sample
+from metriscope.vq import Patterns, alignment, capture, heat_cosine
 
-__all__ = ["Nearest", "Results", "Simultaneous", "crossings", "measure", "nearest", "printed", "simultaneous"]
+__all__ = ["DigitsResults", "Nearest", "Simultaneous", "crossings", "measure_digits", "nearest", "printed"]
+__all__ += ["simultaneous"]
 
 
 def crossings(scales: Float[np.ndarray, " t"], curve: Float[np.ndarray, " t"], value: float) -> Float[np.ndarray, " k"]:
-    """Return every scale at which the curve takes a value, between samples along the logarithm of the scale.
+    """Return every scale at which a curve takes a value, interpolated along the logarithm of the scale.
 
     >>> crossings(np.array([1.0, 100.0]), np.array([0.0, 1.0]), 0.5).round(6).tolist()
     [10.0]
@@ -43,7 +42,7 @@ def crossings(scales: Float[np.ndarray, " t"], curve: Float[np.ndarray, " t"], v
 
 @dataclass(frozen=True)
 class Nearest:
-    """The form and scale at which curves come nearest to printed numbers, and how near that is."""
+    """The form and scale at which curves are nearest to printed numbers, and the difference there."""
 
     form: str
     index: int
@@ -72,9 +71,9 @@ def nearest(
 
 @dataclass(frozen=True)
 class Simultaneous:
-    """A mean curve with a band that holds the true curve at all scales at once, and how much wider it is.
+    """A mean curve with a simultaneous confidence band: it holds the true curve at all scales at once.
 
-    ``wider`` is the band's critical value over that of one t-interval of the same level.
+    ``wider`` is the band's critical value divided by that of one t-interval of the same level.
     """
 
     mean: Float[np.ndarray, " t"]
@@ -96,8 +95,8 @@ class Simultaneous:
 def simultaneous(curves: Float[np.ndarray, "s t"], band: Band, seed: int) -> Simultaneous:
     """Return the max-t band of the mean of curves, each edge at ``band.level``, from simulated samples of seeds.
 
-    Samples of S normal curves with the covariance of ours are drawn, and the largest t-statistic over scales is found
-    in each. At a scale where all curves agree there is nothing to estimate, and the band has no width.
+    Each simulated sample has S normal curves with the covariance of ours; its largest t-statistic over scales is kept.
+    At a scale where all curves agree there is nothing to estimate, and the band has no width.
     """
     count = len(curves)
     mean, error = curves.mean(0), curves.std(0, ddof=1) / np.sqrt(count)
@@ -114,8 +113,11 @@ def simultaneous(curves: Float[np.ndarray, "s t"], band: Band, seed: int) -> Sim
 
 def printed(pair: Pair) -> float:
     """Return the number that figure 3 prints for a pair."""
-    table = published(STUDY)
-    return float(table[table["pair"] == "-".join(pair)]["value"].iloc[0])
+    return float(published(STUDY).set_index("pair")["value"]["-".join(pair)])
+
+
+def _values(scales: Scales) -> Float[np.ndarray, " t"]:
+    return np.geomspace(scales.least, scales.largest, scales.count)
 
 
 def _patterns(networks: Mapping[int, Networks], number: int, label: str) -> Patterns:
@@ -125,7 +127,7 @@ def _patterns(networks: Mapping[int, Networks], number: int, label: str) -> Patt
     return capture(some.network(number, role, epoch), sample(some.group, number, role).test_x)
 
 
-def _rows(networks: Mapping[int, Networks], spec: Comparing) -> Iterator[dict[str, object]]:
+def _rows(networks: Mapping[int, Networks], spec: SeedPairs) -> Iterator[dict[str, object]]:
     """Yield the alignment, its null and every cosine of each pair of one seed, on the test images."""
     labels = dict.fromkeys(label for pair in spec.pairs for label in pair)
     found = {label: _patterns(networks, spec.number, label) for label in labels}
@@ -138,18 +140,18 @@ def _rows(networks: Mapping[int, Networks], spec: Comparing) -> Iterator[dict[st
             "null": float(whole.null.mean()) if permutations else np.nan,
             "p_value": float(np.asarray(whole.p_value)),
             "chance": float(np.quantile(whole.null, spec.quantile)) if permutations else np.nan,
-            "biased": float(np.asarray(alignment(p, q, "biased").value)),
+            "biased": aligned(p, q, "biased"),
         }
         yield {**here, "form": "alignment", "sigma2": np.nan, "value": float(np.asarray(whole.value)), **null}
         for some in spec.scales:
-            scales = np.geomspace(some.least, some.largest, some.count)
-            for scale, cosine in zip(scales, heat_cosine(p, q, scales, form=some.form), strict=True):
+            cosines = heat_cosine(p, q, _values(some), form=some.form)
+            for scale, cosine in zip(_values(some), cosines, strict=True):
                 yield {**here, "form": some.form, "sigma2": scale, "value": cosine, **dict.fromkeys(null, np.nan)}
 
 
 @dataclass(frozen=True)
-class Results:
-    """What figures 3 and 4 yield: cosines by scale, alignments, and how the networks ended."""
+class DigitsResults:
+    """Figures 3 and 4: cosines by scale, alignments, and final losses and accuracies."""
 
     part: Digits
     heat: pd.DataFrame
@@ -169,19 +171,23 @@ class Results:
     @cached_property
     def scales(self) -> dict[str, Float[np.ndarray, " t"]]:
         """The scales of each form."""
-        return {some.form: np.geomspace(some.least, some.largest, some.count) for some in self.part.scales}
+        return {some.form: _values(some) for some in self.part.scales}
 
     @cached_property
     def nearest(self) -> Nearest:
-        """Where our mean curves come nearest to the six printed numbers."""
-        curves = {form: np.array([self.curve(pair, form).mean(0) for pair in PAIRS]) for form in FORMS}
+        """Where our mean curves are nearest to the six printed numbers."""
+        curves = {form: np.array([self.curve(pair, form).mean(0) for pair in PAIRS]) for form in self.scales}
         return nearest(curves, self.scales, np.array([printed(pair) for pair in PAIRS]))
 
     @cached_property
+    def changes(self) -> dict[str, Float[np.ndarray, "s t"]]:
+        """The cosine of both architectures, trained minus initial, by form."""
+        return {form: self.curve(TRAINED, form) - self.curve(INITIAL, form) for form in self.scales}
+
+    @cached_property
     def bands(self) -> dict[str, Simultaneous]:
-        """The difference of both architectures' cosines, trained less initial, at all scales of each form."""
-        changes = {form: self.curve(TRAINED, form) - self.curve(INITIAL, form) for form in FORMS}
-        return {form: simultaneous(change, self.part.band, self.part.seed) for form, change in changes.items()}
+        """The simultaneous band of the mean change, by form."""
+        return {form: simultaneous(change, self.part.band, self.part.seed) for form, change in self.changes.items()}
 
     def places(self, pair: Pair, form: str) -> tuple[Float[np.ndarray, " k"], Float[np.ndarray, " m"]]:
         """Return the scales at which the mean curve takes the printed value, and those at which single seeds do."""
@@ -191,9 +197,9 @@ class Results:
 
     @cached_property
     def tables(self) -> dict[str, pd.DataFrame]:
-        """Alignments; the band over scales; each seed's difference at the scale that speaks most against the claim."""
-        aligned = self.aligned.assign(excess=self.aligned["alignment"] - self.aligned["chance"])
-        known = {"alignment": aligned, "heat band": self._band(), "heat worst": self._worst()}
+        """Alignments; the band over scales; each seed's difference at the scale least favorable to the claim."""
+        excess = self.aligned.assign(excess=self.aligned["alignment"] - self.aligned["chance"])
+        known = {"alignment": excess, "heat band": self._band(), "heat worst": self._worst()}
         reading = pd.DataFrame([{**vars(self.nearest), "seeds": self.part.seeds}])
         tables = {name: table.assign(protocol=self.part.protocol) for name, table in known.items()}
         return tables | {"heat nearest": reading, "heat cosines": self.heat}
@@ -206,34 +212,31 @@ class Results:
         return pd.concat(parts, ignore_index=True)
 
     def _worst(self) -> pd.DataFrame:
-        """Return the differences at the scale where the claim does worst, as far apart as the band is wide.
+        """Return each seed's difference at the scale where the claim does worst, spread out to the band's width.
 
         A t-interval of these values is the simultaneous band at that scale, and a t-test of them is a test of all.
         """
-        parts = []
+        parts, seeds = [], np.sort(self.heat["seed"].unique())
         for form, band in self.bands.items():
             against = np.full(len(band.mean), np.inf)
             moving = band.error > 0
             against[moving] = (band.mean[moving] + self.part.band.margin) / band.error[moving]
             at = int(against.argmin())
-            change = (self.curve(TRAINED, form) - self.curve(INITIAL, form))[:, at]
-            values = band.mean[at] + band.wider * (change - band.mean[at])
-            seeds = np.sort(self.heat["seed"].unique())
+            values = band.mean[at] + band.wider * (self.changes[form][:, at] - band.mean[at])
             scale = self.scales[form][at]
             parts.append(pd.DataFrame({"seed": seeds, "form": form, "sigma2": scale, "change": values}))
         return pd.concat(parts, ignore_index=True)
 
 
-def measure(part: Digits, runs: Finished, driver: Driver) -> Results:
+def measure_digits(part: Digits, runs: Finished, driver: Driver) -> DigitsResults:
     """Compare the networks of figures 3 and 4."""
     networks = trained(part.jobs(), runs)
 
-    def by_depth(groups: tuple[Group, ...]) -> dict[int, Networks]:
-        return {group.shape.depth: networks[group] for group in groups}
+    def rows(spec: SeedPairs) -> Iterator[dict[str, object]]:
+        return _rows({group.shape.depth: networks[group] for group in spec.groups}, spec)
 
-    label = f"vq: figures 3 and 4, {part.activation}"
-    rows = stored(driver, part.comparisons(), lambda spec: _rows(by_depth(spec.groups), spec), label)
+    found = stored(driver, part.comparisons(), rows, f"vq: figures 3 and 4, {part.activation}")
     ends = [ends_of([networks[g] for g in part.groups(depth)]).assign(depth=depth) for depth in part.depths]
-    aligned = rows[rows["form"] == "alignment"].rename(columns={"value": "alignment"})
-    heat = rows[rows["form"] != "alignment"].rename(columns={"value": "cosine"})
-    return Results(part, heat, aligned, pd.concat(ends, ignore_index=True))
+    alignments = found[found["form"] == "alignment"].rename(columns={"value": "alignment"})
+    heat = found[found["form"] != "alignment"].rename(columns={"value": "cosine"})
+    return DigitsResults(part, heat, alignments, pd.concat(ends, ignore_index=True))

@@ -1,4 +1,4 @@
-"""The networks of figures 3 and 4, the pairs that are compared, and at which scales.
+"""The networks of figures 3 and 4, the pairs that are compared, and the scales.
 
 T4 is the trained network of 4 hidden layers, I4 the same before training; a prime marks a second start on the same
 images.
@@ -8,28 +8,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from metriscope.studies.vq.networks.plan import STUDY, Group, Images, Recipe, Shape, blocks
+from metriscope.studies.vq.networks.plan import STUDY, Group, Images, MLPShape, VQRecipe, blocks
 
-__all__ = [
-    "DIGITS",
-    "FORMS",
-    "INITIAL",
-    "PAIRS",
-    "PLAIN_DIGITS",
-    "SOURCE_IMAGES",
-    "TRAINED",
-    "TWINS",
-    "Band",
-    "Comparing",
-    "Digits",
-    "Scales",
-    "name_of",
-]
+__all__ = ["FORMS", "INITIAL", "PAIRS", "PLAIN_DIGITS", "SOURCE_IMAGES", "TRAINED", "TWINS", "Band", "Digits"]
+__all__ += ["Pair", "Scales", "SeedPairs", "name_of"]
 
 Pair = tuple[str, str]
 
-DIGITS = Recipe(epochs=30, loss="cross-entropy", batch=128, kept=(1, 2, 3, 5, 8, 12, 18, 24))
-PLAIN_DIGITS = Recipe(epochs=30, loss="cross-entropy", batch=128)
+DIGITS = VQRecipe(epochs=30, loss="cross-entropy", batch=128, kept=(1, 2, 3, 5, 8, 12, 18, 24))
+PLAIN_DIGITS = VQRecipe(epochs=30, loss="cross-entropy", batch=128)
 PAIRS: tuple[Pair, ...] = (("T4", "T6"), ("T4", "I4"), ("T4", "I6"), ("T6", "I4"), ("T6", "I6"), ("I4", "I6"))
 TWINS: tuple[Pair, ...] = (("T4", "T4′"), ("T6", "T6′"), ("I4", "I4′"), ("I6", "I6′"))
 TRAINED, INITIAL = PAIRS[0], PAIRS[-1]
@@ -39,7 +26,7 @@ SOURCE_IMAGES = ("mnist", 8_000, 2_000)
 
 
 def name_of(pair: Pair) -> str:
-    """Return a pair as people read it.
+    """Return a pair as it is shown.
 
     >>> name_of(("T4", "I6"))
     'T4–I6'
@@ -49,7 +36,7 @@ def name_of(pair: Pair) -> str:
 
 @dataclass(frozen=True)
 class Scales:
-    """The scales sigma2 of one form of heat kernel: so many from the least to the largest, in equal ratios."""
+    """The scales σ² of one form of heat kernel: ``count`` of them from the least to the largest, in equal ratios."""
 
     form: str
     least: float
@@ -57,16 +44,16 @@ class Scales:
     count: int
 
 
-# Wide enough for both limits: at the left only points of one and the same pattern count, at the right all alike.
+# Wide enough for both limits: at the left only points with the same pattern count, at the right all count alike.
 SCALES = (Scales("distance", 0.1, 1e4, 51), Scales("squared", 0.1, 1e6, 71))
 
 
 @dataclass(frozen=True)
-class Comparing:
+class SeedPairs:
     """Every pair of one seed's networks compared on the test images: alignment with its null, cosines at all scales.
 
-    The pairs that are ``judged`` have so many permutations, the others ``further`` ones. Of the null the mean and a
-    ``quantile`` are kept.
+    Pairs that are ``judged`` have ``permutations`` permutations, the others ``further``. The mean and one ``quantile``
+    of the null are stored.
     """
 
     groups: tuple[Group, ...]
@@ -84,9 +71,9 @@ class Comparing:
 
 @dataclass(frozen=True)
 class Band:
-    """A band that holds a curve of differences at all scales at once, by so many simulated samples of seeds.
+    """A simultaneous confidence band of a curve of differences, from ``draws`` simulated samples of seeds.
 
-    ``margin``: a cosine that is less by this much or less counts as the same.
+    ``margin``: a cosine that is less by at most this much counts as the same.
     """
 
     level: float = 0.95
@@ -104,7 +91,7 @@ class Digits:
     activation: str = "relu"
     depths: tuple[int, ...] = (4, 6)
     width: int = 16
-    recipe: Recipe = DIGITS
+    recipe: VQRecipe = DIGITS
     roles: tuple[str, ...] = ("first", "second")
     pairs: tuple[Pair, ...] = (*PAIRS, *TWINS)
     scales: tuple[Scales, ...] = SCALES
@@ -114,13 +101,12 @@ class Digits:
 
     @property
     def protocol(self) -> bool:
-        """Whether these are the source's own data; its number of epochs is not printed."""
+        """Whether the images are the source's own; its number of epochs is not printed."""
         return (self.images.name, self.images.train, self.images.test) == SOURCE_IMAGES
 
     def groups(self, depth: int) -> tuple[Group, ...]:
         """Return the trainings of one depth."""
-        shape = Shape(784, depth, self.width, 10, self.activation)
-        some = blocks(self.seeds)
+        shape, some = MLPShape(784, depth, self.width, 10, self.activation), blocks(self.seeds)
         return tuple(Group("digits", shape, self.recipe, self.roles, b, self.images, self.seed) for b in some)
 
     def jobs(self) -> tuple[Group, ...]:
@@ -131,7 +117,7 @@ class Digits:
         """Return the trainings of all depths for each block of seeds."""
         return tuple(zip(*(self.groups(depth) for depth in self.depths), strict=True))
 
-    def comparisons(self) -> tuple[Comparing, ...]:
+    def comparisons(self) -> tuple[SeedPairs, ...]:
         """Return the measurements, one specification per seed."""
         how = (self.pairs, self.scales, self.permutations, self.further)
-        return tuple(Comparing(groups, number, *how) for groups in self.together() for number in groups[0].seeds)
+        return tuple(SeedPairs(groups, n, *how) for groups in self.together() for n in groups[0].seeds)

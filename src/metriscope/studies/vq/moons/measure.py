@@ -1,8 +1,8 @@
-"""How far kernels agree on points that correspond, and what figure 1 shows of one seed.
+"""How far two kernels agree, how well a distance separates classes, and what figures 1 and 2 show of one seed.
 
-Axes: N points of the unit disc, K components. Every comparison has its two networks on points that correspond, so
-that nothing is resampled: the network of the turned data is evaluated on turned points ("turned back"), or on the
-same ones ("not turned back").
+Axes: N points (figure 1: cells of the unit disc), K components, S seeds. Both networks of a comparison see points that
+correspond, so that nothing is resampled: a network trained on rotated data is evaluated on rotated points ("rotated
+back") or on the same points ("not rotated back"). New points are a second draw that no network was trained on.
 """
 
 from __future__ import annotations
@@ -14,20 +14,31 @@ from functools import cached_property
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int, Num
+from scipy import stats
 from scipy.optimize import linear_sum_assignment
+from scipy.spatial.distance import cdist
+from torch import Tensor
 
 from metriscope.data import turn
 from metriscope.runs import Driver, Finished
-from metriscope.studies.vq.moons.plan import MEASURES, Moons, Turning
-from metriscope.studies.vq.networks.measure import ends_of, stored, trained
-from metriscope.studies.vq.networks.plan import ROLES
-from metriscope.studies.vq.train import Networks, sample
-from metriscope.vq import VQMDS, Patterns, vq_kernel
-from metriscope.vq.capture import capture
-from metriscope.vq.measures import alignment
+from metriscope.studies.vq.moons.plan import KERNEL_MEASURES, SPHERE_ROLES, Moons, Rotation, Separation
+from metriscope.studies.vq.networks.measure import Networks, aligned, ends_of, rows_by_seed, stored, trained
+from metriscope.studies.vq.train import sample
+from metriscope.vq import VQMDS, Patterns, capture, vq_kernel
 
-__all__ = ["Picture", "Results", "compare", "comparisons", "disc", "gaps", "measure", "turn_rows"]
+__all__ = ["MoonsResults", "Picture", "ScalingPanel", "SpheresResults", "by_comparison", "comparisons", "disc"]
+__all__ += [
+    "disc_points",
+    "eigenspace_overlap",
+    "entropy_rank",
+    "euclidean_scaling",
+    "gaps",
+    "matched_cosines",
+    "measure_moons",
+]
+__all__ += ["measure_spheres", "neighbor_accuracy", "participation_ratio", "pattern_separation", "point_separation"]
+__all__ += ["rotation_rows"]
 
 
 def disc(grid: int) -> tuple[Float[np.ndarray, "n 2"], Bool[np.ndarray, "g g"]]:
@@ -41,6 +52,11 @@ def disc(grid: int) -> tuple[Float[np.ndarray, "n 2"], Bool[np.ndarray, "g g"]]:
     points = np.stack(np.meshgrid(ticks, ticks), axis=-1)
     inside = np.square(points).sum(-1) <= 1
     return points[inside], inside
+
+
+def disc_points(grid: int) -> Float[Tensor, "n 2"]:
+    """Return the points of :func:`disc` as a tensor."""
+    return torch.from_numpy(disc(grid)[0])
 
 
 def eigenspace_overlap(u: Float[np.ndarray, "n k"], v: Float[np.ndarray, "n k"]) -> float:
@@ -59,56 +75,45 @@ def matched_cosines(u: Float[np.ndarray, "n k"], v: Float[np.ndarray, "n k"]) ->
     [1.0, 1.0]
     """
     cosines = np.abs(u.T @ v)
-    rows, columns = linear_sum_assignment(-cosines)
-    return cosines[rows, columns]
+    return cosines[linear_sum_assignment(-cosines)]
 
 
-def compare(p: Patterns, q: Patterns, components: int, estimator: str) -> dict[str, float]:
-    """Return how alike two networks' kernels on the same points are: leading eigenspaces, eigenvectors, the whole.
-
-    The biased alignment stands beside the one that is asked for.
-    """
-    u, v = (VQMDS(n_components=components).fit(each).eigenvectors_ for each in (p, q))
+def _agreement(p: Patterns, q: Patterns, spec: Rotation) -> dict[str, float]:
+    """Return how alike two networks' kernels on the same points are: leading eigenspaces, eigenvectors, the whole."""
+    u, v = (VQMDS(n_components=spec.components).fit(each).eigenvectors_ for each in (p, q))
     cosines = matched_cosines(u, v)
+    whole = {"alignment": aligned(p, q, spec.estimator), "biased": aligned(p, q, "biased")}
     single = {f"cosine{i + 1}": float(cosine) for i, cosine in enumerate(cosines)}
-    whole = {name: float(np.asarray(alignment(p, q, kind).value)) for name, kind in _kinds(estimator)}
     return {"overlap": eigenspace_overlap(u, v), "cosine": float(cosines.mean()), **whole, **single}
 
 
-def _kinds(estimator: str) -> tuple[tuple[str, str], ...]:
-    return ("alignment", estimator), ("biased", "biased")
-
-
-def comparisons(networks: Networks, number: int, spec: Turning) -> Iterator[tuple[str, dict[str, float]]]:
-    """Yield each comparison of one seed with its measures."""
-    points = torch.from_numpy(disc(spec.grid)[0])
-    angle, last = spec.group.angle, spec.group.recipe.epochs
-    straight, turned, how = points.float(), turn(points, angle).float(), (spec.components, spec.estimator)
-    for epoch, prefix in ((last, ""), (0, "start ")):
+def comparisons(networks: Networks, number: int, spec: Rotation) -> Iterator[dict[str, object]]:
+    """Yield one row per comparison of one seed."""
+    points = disc_points(spec.grid)
+    straight, rotated = points.float(), turn(points, spec.group.angle).float()
+    for epoch, back, still in ((spec.group.recipe.epochs, "back", "still"), (0, "start back", "start")):
         one = capture(networks.network(number, "first", epoch), straight)
         other = networks.network(number, "turned", epoch)
-        yield f"{prefix}back", compare(one, capture(other, turned), *how)
-        yield f"{prefix}still".replace("start still", "start"), compare(one, capture(other, straight), *how)
+        yield {"comparison": back, **_agreement(one, capture(other, rotated), spec)}
+        yield {"comparison": still, **_agreement(one, capture(other, straight), spec)}
         if epoch:
             second = networks.network(number, "second", epoch)
-            yield "ceiling", compare(one, capture(second, straight), *how)
+            yield {"comparison": "ceiling", **_agreement(one, capture(second, straight), spec)}
 
 
-def turn_rows(part: Moons, runs: Finished, driver: Driver, label: str) -> pd.DataFrame:
+def rotation_rows(part: Moons, runs: Finished, driver: Driver, label: str) -> pd.DataFrame:
     """Return every comparison of every seed, measured or from the store."""
-    networks = trained(part.jobs(), runs)
+    return stored(driver, part.rotations(), rows_by_seed(trained(part.jobs(), runs), comparisons), label)
 
-    def rows(spec: Turning) -> Iterator[dict[str, object]]:
-        for seed in spec.group.seeds:
-            for name, found in comparisons(networks[spec.group], seed, spec):
-                yield {"seed": seed, "comparison": name, **found}
 
-    return stored(driver, part.turnings(), rows, label)
+def by_comparison(rows: pd.DataFrame, measure: str) -> pd.DataFrame:
+    """Return one measure with one row per seed and one column per comparison."""
+    return rows.pivot(index="seed", columns="comparison", values=measure)
 
 
 @dataclass(frozen=True)
 class Picture:
-    """What figure 1 shows of one network: its training points, eigenvectors on the disc, and its kernel on them."""
+    """What figure 1 shows of one network: its training points, eigenvectors on the disc, and its kernel."""
 
     points: Float[np.ndarray, "n 2"]
     labels: Float[np.ndarray, " n"]
@@ -118,8 +123,8 @@ class Picture:
 
 
 @dataclass(frozen=True)
-class Results:
-    """What figure 1 yields: one row for each seed and comparison, how networks ended, and pictures of one seed."""
+class MoonsResults:
+    """Figure 1: one row for each seed and comparison, final losses and accuracies, and pictures of one seed."""
 
     part: Moons
     rows: pd.DataFrame
@@ -128,7 +133,7 @@ class Results:
 
     def values(self, comparison: str, measure: str) -> Float[np.ndarray, " s"]:
         """Return one value per seed, in the order of seeds."""
-        return _values(self.rows, comparison, measure)
+        return by_comparison(self.rows, measure)[comparison].to_numpy(dtype=float)
 
     @cached_property
     def tables(self) -> dict[str, pd.DataFrame]:
@@ -138,43 +143,35 @@ class Results:
         return {k: v.assign(protocol=v["seed"].map(worst < self.part.converged)) for k, v in rows.items()}
 
 
-def _values(rows: pd.DataFrame, comparison: str, measure: str) -> Float[np.ndarray, " s"]:
-    part = rows[rows["comparison"] == comparison].sort_values("seed")
-    return part[measure].to_numpy(dtype=float)
-
-
 def gaps(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return by how much turning back is better than another start, as a share of what turning back is worth.
+    """Return how much better rotating back is than another start, as a share of the gain from rotating back.
 
-    Of a ratio of two means each seed has the value that the delta method gives it: their mean is the ratio, and a
-    t-test of them counts the uncertainty of both means. Where turning back is worth nothing the share is undefined.
+    The share is a ratio of two means. Each seed gets its value by the delta method: the mean of these values is the
+    ratio, and a t-test of them includes the uncertainty of both means. Without a gain the share is undefined.
     """
     found = []
-    for measure in MEASURES:
-        back, still, ceiling = (_values(rows, name, measure) for name in ("back", "still", "ceiling"))
-        gap, worth = back - ceiling, back - still
+    for measure in KERNEL_MEASURES:
+        table = by_comparison(rows, measure)
+        gap, worth = table["back"] - table["ceiling"], table["back"] - table["still"]
         ratio = gap.mean() / worth.mean() if worth.mean() > 0 else np.nan
         shares = ratio + (gap - ratio * worth) / worth.mean()
-        seeds = np.sort(rows["seed"].unique())
-        found.append(pd.DataFrame({"seed": seeds, "measure": measure, "worth": worth, "gap": gap, "share": shares}))
+        found.append(pd.DataFrame({"measure": measure, "worth": worth, "gap": gap, "share": shares}).reset_index())
     return pd.concat(found, ignore_index=True)
 
 
-def measure(part: Moons, runs: Finished, driver: Driver) -> Results:
+def measure_moons(part: Moons, runs: Finished, driver: Driver) -> MoonsResults:
     """Compare the networks of figure 1."""
-    rows = turn_rows(part, runs, driver, "vq: figure 1")
-    networks = trained(part.jobs(), runs)
-    return Results(part, rows, ends_of(networks.values()), _pictures(next(iter(networks.values())), part))
+    rows = rotation_rows(part, runs, driver, "vq: figure 1")
+    networks = list(trained(part.jobs(), runs).values())
+    return MoonsResults(part, rows, ends_of(networks), _pictures(networks[0], part.rotations()[0]))
 
 
-def _pictures(networks: Networks, part: Moons) -> dict[str, Picture]:
-    """Return the first seed's networks on the straight and on the turned data."""
-    (spec, *_), number = part.turnings(), networks.group.seeds[0]
-    inside = disc(spec.grid)[1]
-    reference = _fields(networks, "first", spec)[1]
-    found = {}
-    for role in ("first", "turned"):
-        vectors, back, shares = _fields(networks, role, spec)
+def _pictures(networks: Networks, spec: Rotation) -> dict[str, Picture]:
+    """Return the first seed's networks on the data and on the rotated data."""
+    number, inside, found = networks.group.seeds[0], disc(spec.grid)[1], {}
+    fields = {role: _fields(networks, role, spec) for role in ("first", "turned")}
+    reference = fields["first"][1]
+    for role, (vectors, back, shares) in fields.items():
         images = np.full((spec.components, *inside.shape), np.nan)
         images[:, inside] = (vectors * np.sign((back * reference).sum(0))).T
         own = sample(networks.group, number, role)
@@ -183,12 +180,158 @@ def _pictures(networks: Networks, part: Moons) -> dict[str, Picture]:
     return found
 
 
-def _fields(networks: Networks, role: str, spec: Turning) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Return eigenvectors on the disc, on the disc turned as the role's data is, and relative eigenvalues."""
-    points = torch.from_numpy(disc(spec.grid)[0])
+def _fields(networks: Networks, role: str, spec: Rotation) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+    """Return eigenvectors on the disc, on the disc rotated as the role's data is, and relative eigenvalues."""
+    points = disc_points(spec.grid)
     model = networks.network(networks.group.seeds[0], role)
     found = VQMDS(n_components=spec.components).fit(capture(model, points.float()))
-    # The same components on turned points, by projection, tell which sign corresponds to the first network's.
-    angle = spec.group.angle if ROLES[role].turned else 0.0
+    # The same components on rotated points, by projection, tell which sign corresponds to the first network's.
+    angle = spec.group.angle if role == "turned" else 0.0
     back = found.transform(capture(model, turn(points, angle).float()))
     return found.eigenvectors_, back, found.eigenvalues_ / found.eigenvalues_[0]
+
+
+def entropy_rank(eigenvalues: Float[np.ndarray, " k"]) -> float:
+    """Return the exponential of the entropy of a spectrum: k for k equal eigenvalues.
+
+    >>> round(entropy_rank(np.ones(5)), 6)
+    5.0
+    """
+    return float(np.exp(stats.entropy(eigenvalues[eigenvalues > 0])))
+
+
+def participation_ratio(eigenvalues: Float[np.ndarray, " k"]) -> float:
+    """Return (Σλ)² / Σλ²: k for k equal eigenvalues, and at most the entropy rank.
+
+    >>> participation_ratio(np.ones(5))
+    5.0
+    """
+    return float(eigenvalues.sum() ** 2 / np.square(eigenvalues).sum())
+
+
+def euclidean_scaling(x: Float[np.ndarray, "n d"]) -> tuple[Float[np.ndarray, "n k"], Float[np.ndarray, " k"]]:
+    """Return all components of the classical scaling of Euclidean distances (principal components), and eigenvalues.
+
+    >>> euclidean_scaling(np.array([[0.0, 0.0], [2.0, 0.0]]))[1].round(12).tolist()
+    [2.0, 0.0]
+    """
+    left, values, _ = np.linalg.svd(x - x.mean(0), full_matrices=False)
+    return left * values, np.square(values)
+
+
+def neighbor_accuracy(distances: Num[np.ndarray, "n n"], labels: Int[np.ndarray, " n"]) -> float:
+    """Return how often a point's nearest other point has its label; of several nearest, the share that has it.
+
+    >>> neighbor_accuracy(np.array([[0, 1, 1], [1, 0, 2], [1, 2, 0]]), np.array([0, 0, 1]))
+    0.5
+    """
+    away = distances.astype(np.float64)
+    np.fill_diagonal(away, np.inf)
+    nearest = away == away.min(1, keepdims=True)
+    same = nearest & (labels[:, None] == labels)
+    return float((same.sum(1) / nearest.sum(1)).mean())
+
+
+def _separation(
+    distances: Num[np.ndarray, "n n"],
+    scaled: tuple[Float[np.ndarray, "n k"], Float[np.ndarray, " k"]],
+    labels: Int[np.ndarray, " n"],
+    components: int,
+) -> dict[str, float]:
+    """Return how well labels are separated on the leading components and in the full distance, and the rank."""
+    # Imported here: scikit-learn takes longer to load than to compute.
+    from sklearn.metrics import silhouette_score
+
+    plane, eigenvalues = scaled[0][:, :components], scaled[1]
+    return {
+        # Exact distances: scikit-learn's own are not zero between equal points.
+        "silhouette": float(silhouette_score(cdist(plane, plane), labels, metric="precomputed")),
+        "neighbor": neighbor_accuracy(distances, labels),
+        "rank": entropy_rank(eigenvalues),
+        "participation": participation_ratio(eigenvalues),
+    }
+
+
+def pattern_separation(patterns: Patterns, labels: Int[np.ndarray, " n"], components: int) -> dict[str, float]:
+    """Return how well labels are separated in the VQ distance, and the rank of its kernel."""
+    found = VQMDS(n_components=None).fit(patterns)
+    return _separation(vq_kernel(patterns), (found.embedding_, found.eigenvalues_), labels, components)
+
+
+def point_separation(x: Float[np.ndarray, "n d"], labels: Int[np.ndarray, " n"], components: int) -> dict[str, float]:
+    """Return how well labels are separated in the Euclidean distance, and the rank of its kernel."""
+    return _separation(cdist(x, x), euclidean_scaling(x), labels, components)
+
+
+def _separations(networks: Networks, number: int, spec: Separation) -> Iterator[dict[str, object]]:
+    """Yield one row for each distance and set of points of one seed."""
+    true, count = sample(networks.group, number, "first"), spec.components
+    start = networks.network(number, "first", 0)
+    for place, x, y in (("training", true.x, true.y.numpy()), ("new", true.test_x, true.test_y.numpy())):
+        yield {"points": place, "distance": "euclid", **point_separation(x.double().numpy(), y, count)}
+        yield {"points": place, "distance": "start", **pattern_separation(capture(start, x), y, count)}
+    for role in SPHERE_ROLES:
+        model, own = networks.network(number, role), sample(networks.group, number, role)
+        seen, new = capture(model, own.x), capture(model, own.test_x)
+        by_truth = "shuffled true" if role == "shuffled" else role
+        yield {"points": "training", "distance": role, **pattern_separation(seen, own.y.numpy(), count)}
+        if role == "shuffled":
+            # All roles have the same points in the same order, so the first role's labels are the true ones.
+            yield {"points": "training", "distance": by_truth, **pattern_separation(seen, true.y.numpy(), count)}
+        yield {"points": "new", "distance": by_truth, **pattern_separation(new, own.test_y.numpy(), count)}
+
+
+@dataclass(frozen=True)
+class ScalingPanel:
+    """One column of figure 2: points and labels of each set on the plane of its scaling, and distances by label."""
+
+    sets: tuple[tuple[Float[np.ndarray, "n 2"], Float[np.ndarray, " n"]], ...]
+    kernel: np.ndarray
+
+
+@dataclass(frozen=True)
+class SpheresResults:
+    """Figure 2: one row for each seed, distance and set of points, final accuracies, and panels of one seed."""
+
+    part: Moons
+    rows: pd.DataFrame
+    ends: pd.DataFrame
+    panels: Mapping[str, ScalingPanel]
+
+    @cached_property
+    def tables(self) -> dict[str, pd.DataFrame]:
+        """Every separation, and the ranks as shares, each with whether the seed's network converged."""
+        first = self.ends[self.ends["role"] == "first"].set_index("seed")["loss"]
+        rows = {"separation": self.rows, "ranks": self._ranks()}
+        tables = {k: v.assign(protocol=v["seed"].map(first < self.part.converged)) for k, v in rows.items()}
+        return tables | {"sphere accuracies": self.ends}
+
+    def _ranks(self) -> pd.DataFrame:
+        """Return the VQ kernel's rank as a share of Euclid's, and of the largest that points and units allow."""
+        table = self.rows.pivot(index=["seed", "points"], columns="distance", values="rank").reset_index()
+        most = min(self.part.points.count - 1, self.part.shape.depth * self.part.shape.width)
+        shares = {"of euclid": table["first"] / table["euclid"], "of largest": table["first"] / most}
+        return table[["seed", "points"]].assign(**shares)
+
+
+def measure_spheres(part: Moons, runs: Finished, driver: Driver) -> SpheresResults:
+    """Measure the networks of figure 2."""
+    networks = trained(part.jobs(), runs)
+    rows = stored(driver, part.separations(), rows_by_seed(networks, _separations), "vq: figure 2")
+    return SpheresResults(part, rows, ends_of(networks.values()), _panels(next(iter(networks.values()))))
+
+
+def _panels(networks: Networks) -> dict[str, ScalingPanel]:
+    """Return the first seed's scalings and kernels, by role and for Euclid."""
+    found, number = {}, networks.group.seeds[0]
+    for role in (*SPHERE_ROLES, "euclid"):
+        own = sample(networks.group, number, "first" if role == "euclid" else role)
+        if role == "euclid":
+            planes = [euclidean_scaling(x.double().numpy())[0][:, :2] for x in (own.x, own.test_x)]
+            kernel = torch.cdist(own.x.double(), own.x.double()).numpy()
+        else:
+            both = [capture(networks.network(number, role), x) for x in (own.x, own.test_x)]
+            planes, kernel = [VQMDS(n_components=2).fit(p).embedding_ for p in both], vq_kernel(both[0])
+        labels, order = (own.y.double().numpy(), own.test_y.double().numpy()), np.argsort(own.y.numpy(), kind="stable")
+        found[role] = ScalingPanel(tuple(zip(planes, labels, strict=True)), kernel[np.ix_(order, order)])
+    return found

@@ -1,1 +1,1 @@
-"""What the experiments share: networks trained together, and how their numbers are stored and summed up."""
+"""What the experiments share: networks that are trained together, and how measurements on them are stored."""

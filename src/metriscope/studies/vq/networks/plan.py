@@ -5,22 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-__all__ = [
-    "GROUP",
-    "PLANE",
-    "ROLES",
-    "STUDY",
-    "TOGETHER",
-    "Group",
-    "Images",
-    "MoonPoints",
-    "Recipe",
-    "Role",
-    "Shape",
-    "blocks",
-    "matched_width",
-    "parameter_count",
-]
+__all__ = ["GROUP", "PLANE", "STUDY", "TOGETHER", "Group", "Images", "MLPShape", "MoonPoints", "VQRecipe"]
+__all__ += ["blocks", "matched_width"]
 
 STUDY = "vq"
 # Seeds are trained in groups of this size, whatever the machine: a group is what is stored.
@@ -30,18 +16,7 @@ TOGETHER = 16
 
 
 @dataclass(frozen=True)
-class Role:
-    """Which points and labels a network is trained on; every role begins from a start of its own."""
-
-    turned: bool = False
-    shuffled: bool = False
-
-
-ROLES = {"first": Role(), "second": Role(), "turned": Role(turned=True), "shuffled": Role(shuffled=True)}
-
-
-@dataclass(frozen=True)
-class Shape:
+class MLPShape:
     """A plain network: ``depth`` hidden layers of one width."""
 
     inputs: int
@@ -51,25 +26,21 @@ class Shape:
     activation: str = "relu"
 
     @property
-    def units(self) -> int:
-        """Return how many hidden units there are."""
-        return self.depth * self.width
-
-    @property
     def parameters(self) -> int:
-        """Return how many weights and biases there are.
+        """Return the number of weights and biases.
 
-        >>> Shape(2, 3, 96).parameters
-        19009
+        >>> MLPShape(2, 3, 96).parameters, MLPShape(2, 1, 10).parameters
+        (19009, 41)
         """
-        return parameter_count(self.inputs, self.depth, self.width, self.outputs)
+        hidden = (self.depth - 1) * (self.width + 1) * self.width
+        return (self.inputs + 1) * self.width + hidden + (self.width + 1) * self.outputs
 
 
 @dataclass(frozen=True)
-class Recipe:
-    """How long and on what loss a group is trained; no batch: all points in every step.
+class VQRecipe:
+    """How a group is trained: epochs, loss, batch size (None: all points in every step) and learning rate.
 
-    The first role's networks are also stored as they were at the epochs ``kept``.
+    The networks of the role "first" are also stored at the epochs ``kept``.
     """
 
     epochs: int
@@ -81,7 +52,7 @@ class Recipe:
 
 @dataclass(frozen=True)
 class MoonPoints:
-    """Two moons: so many points to train on and as many new ones; ``angle`` is how far they are turned in that role.
+    """Two moons: ``count`` points to train on and as many new ones; the role "turned" rotates them by ``angle``.
 
     With more than two dimensions the moons are scaled, and random coordinates bring every point to the unit sphere.
     """
@@ -98,7 +69,7 @@ PLANE = MoonPoints()
 
 @dataclass(frozen=True)
 class Images:
-    """Images of a named data set, drawn anew for each seed: so many to train on, so many to test on."""
+    """Images of a named data set, drawn anew for each seed: ``train`` images to train on, ``test`` to test on."""
 
     name: str
     sha256: str
@@ -108,11 +79,15 @@ class Images:
 
 @dataclass(frozen=True)
 class Group:
-    """Some seeds of one network shape in every role: the unit that is computed, stored and resumed."""
+    """Some seeds of one network shape in every role: the unit that is computed, stored and resumed.
+
+    A role says what a network is trained on: "first" and "second" on the data, "turned" on rotated data, "shuffled" on
+    random labels. Every role has initial weights of its own.
+    """
 
     task: str
-    shape: Shape
-    recipe: Recipe
+    shape: MLPShape
+    recipe: VQRecipe
     roles: tuple[str, ...]
     seeds: tuple[int, ...]
     data: MoonPoints | Images = PLANE
@@ -127,12 +102,12 @@ class Group:
 
     @property
     def angle(self) -> float:
-        """Return how far the data is turned in the roles that turn it; images are not."""
+        """Return the angle by which the role "turned" rotates its data; images are not rotated."""
         return self.data.angle if isinstance(self.data, MoonPoints) else 0.0
 
     @property
     def epochs(self) -> tuple[int, ...]:
-        """Return the epochs at which the first role's networks are stored, from the start to the end."""
+        """Return the epochs at which the networks of the role "first" are stored, from the start to the end."""
         return (0, *self.recipe.kept, self.recipe.epochs)
 
 
@@ -145,24 +120,15 @@ def blocks(seeds: int) -> tuple[tuple[int, ...], ...]:
     return tuple(tuple(range(i, min(i + GROUP, seeds))) for i in range(0, seeds, GROUP))
 
 
-def parameter_count(inputs: int, depth: int, width: int, outputs: int = 1) -> int:
-    """Return the weights and biases of a plain network.
-
-    >>> parameter_count(2, 1, 10)
-    41
-    """
-    return (inputs + 1) * width + (depth - 1) * (width + 1) * width + (width + 1) * outputs
-
-
 def matched_width(inputs: int, depth: int, budget: int) -> int:
-    """Return the width whose number of parameters comes nearest to the budget.
+    """Return the width at which a network with one output has the number of parameters nearest to the budget.
 
     >>> [matched_width(2, depth, 4_834) for depth in (1, 2, 3)]
     [1208, 67, 48]
     """
-    if min(inputs, depth) < 1 or budget < parameter_count(inputs, depth, 1):
+    if min(inputs, depth) < 1 or budget < MLPShape(inputs, depth, 1).parameters:
         raise ValueError(f"{budget} parameters are too few for {depth} hidden layers on {inputs} inputs")
     width = 1
-    while parameter_count(inputs, depth, width + 1) <= budget:
+    while MLPShape(inputs, depth, width + 1).parameters <= budget:
         width += 1
-    return min((width, width + 1), key=lambda w: abs(parameter_count(inputs, depth, w) - budget))
+    return min((width, width + 1), key=lambda w: abs(MLPShape(inputs, depth, w).parameters - budget))

@@ -1,1 +1,0 @@
-"""Figure 5 and the lemmas: both distances over every pair of exact regions of random networks, and the tent map."""
