@@ -226,7 +226,7 @@ def patterns_of(
 def _captured(target: str, model: nn.Module, data: np.ndarray, layers: tuple[str, ...]) -> Patterns:
     import torch
 
-    from metriscope.vq.capture import capture
+    from metriscope.vq import capture
 
     points = torch.from_numpy(data)
     kind = next((p.dtype for p in model.parameters()), torch.float32)

@@ -35,7 +35,7 @@ def test_products_of_units_are_those_of_the_centered_signs(shape, seed):
 @pytest.mark.parametrize("at_once", [8, 64, 1 << 16])
 @pytest.mark.parametrize("points", [63, 64, 65, 200])
 def test_any_number_of_passes_adds_up_to_the_same(monkeypatch, at_once, points):
-    monkeypatch.setattr(bits, "_points_at_once", lambda _: at_once)
+    monkeypatch.setattr(module, "_points_at_once", lambda _: at_once)
     a, b = drawn(points, 5), drawn(points, 3, 1)
     np.testing.assert_allclose(centered_products(a), plain_products(signs(a), signs(a)), atol=1e-9)
     np.testing.assert_allclose(centered_products(a, b), plain_products(signs(a), signs(b)), atol=1e-9)
@@ -97,6 +97,6 @@ def test_equal_patterns_project_to_equal_bits():
 
 @pytest.mark.parametrize("unpacked", [1, 300, 1 << 22])
 def test_products_with_signs_are_the_same_in_blocks_of_any_size(monkeypatch, unpacked):
-    monkeypatch.setattr(bits, "_UNPACKED", unpacked)
+    monkeypatch.setattr(module, "_UNPACKED", unpacked)
     a, y = drawn(21, 3), np.random.default_rng(0).normal(size=(21, 2))
     np.testing.assert_allclose(sign_products(a, y), signs(a).T @ y, atol=1e-12)
