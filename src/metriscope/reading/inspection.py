@@ -12,32 +12,10 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float64, Num
 
-from metriscope.vq import (
-    VQMDS,
-    Alignment,
-    Patterns,
-    alignment,
-    heat_cosine,
-    novelty,
-    region_count,
-    utilization,
-    vq_kernel,
-)
+from metriscope import vq
 
-__all__ = [
-    "LEVEL",
-    "PERMUTATIONS",
-    "DistanceSummary",
-    "PointMap",
-    "Subject",
-    "alignments",
-    "distances",
-    "heat_cosines",
-    "layer_table",
-    "novel_points",
-    "point_map",
-    "unit_tables",
-]
+__all__ = ["DistanceSummary", "PointMap", "Subject", "alignments", "distances", "heat_cosines", "layer_table"]
+__all__ += ["novel_points", "point_map", "unit_tables"]
 
 SHOWN = 2_000  # points drawn or compared pair by pair; beyond it a picture shows no more
 NOVEL = 20
@@ -50,7 +28,7 @@ class Subject:
     """A network's patterns, its name on the page, and its points' labels if they have any."""
 
     name: str
-    patterns: Patterns
+    patterns: vq.Patterns
     labels: np.ndarray | None = None
 
     def shown_rows(self, most: int = SHOWN) -> np.ndarray:
@@ -63,7 +41,7 @@ class Subject:
         return Subject(self.name, self.patterns[rows], None if self.labels is None else self.labels[rows])
 
 
-def layer_table(patterns: Patterns) -> pd.DataFrame:
+def layer_table(patterns: vq.Patterns) -> pd.DataFrame:
     """Return one row per captured layer."""
     rows = [
         {
@@ -79,9 +57,9 @@ def layer_table(patterns: Patterns) -> pd.DataFrame:
     return pd.DataFrame(rows)
 
 
-def unit_tables(patterns: Patterns) -> tuple[pd.DataFrame, pd.DataFrame]:
+def unit_tables(patterns: vq.Patterns) -> tuple[pd.DataFrame, pd.DataFrame]:
     """Return how units are used: one row per layer, and one row per unit."""
-    found = utilization(patterns)
+    found = vq.utilization(patterns)
     return found.summary(), found.to_pandas()
 
 
@@ -96,7 +74,7 @@ class DistanceSummary(NamedTuple):
 
 def distances(shown: Subject) -> DistanceSummary:
     """Return the distances between all points and their means, NaN where there is no pair of points."""
-    kernel = vq_kernel(shown.patterns)
+    kernel = vq.vq_kernel(shown.patterns)
     pairs = ~np.eye(len(kernel), dtype=bool)
     labels = np.zeros(len(kernel)) if shown.labels is None else shown.labels
     same = labels[:, None] == labels
@@ -116,12 +94,12 @@ class PointMap(NamedTuple):
 
 def point_map(subject: Subject) -> PointMap | None:
     """Return the classical scaling of all points at the rows that are shown; None if all patterns are equal."""
-    patterns = region_count(subject.patterns)
+    patterns = vq.region_count(subject.patterns)
     if patterns < 2:
         return None
     # No three corners of a cube lie on a line: two patterns span one axis, and three at least two.
     axes = min(2, patterns - 1)
-    fitted, rows = VQMDS(n_components=axes).fit(subject.patterns), subject.shown_rows()
+    fitted, rows = vq.VQMDS(n_components=axes).fit(subject.patterns), subject.shown_rows()
     return PointMap(np.pad(fitted.embedding_[rows], ((0, 0), (0, 2 - axes))), fitted.eigenvalues_)
 
 
@@ -129,7 +107,7 @@ def novel_points(subject: Subject) -> tuple[pd.DataFrame, float]:
     """Return the points that are farthest from their nearest other point, and the median over all points."""
     patterns = subject.patterns
     # The nearest neighbor of a point among all points is itself: the second nearest is another.
-    found = novelty(patterns, patterns, k=2)
+    found = vq.novelty(patterns, patterns, k=2)
     top = np.argsort(-found, kind="stable")[:NOVEL]
     frame = pd.DataFrame({"point": patterns.ids[top], "signs to the nearest other point": found[top]})
     if subject.labels is not None:
@@ -137,17 +115,17 @@ def novel_points(subject: Subject) -> tuple[pd.DataFrame, float]:
     return frame, float(np.median(found))
 
 
-def alignments(one: Subject, two: Subject) -> tuple[Alignment, Alignment]:
+def alignments(one: Subject, two: Subject) -> tuple[vq.Alignment, vq.Alignment]:
     """Return the alignment of two networks, with permutations and an interval, and of each pair of layers."""
     p, q = one.patterns, two.patterns
-    return alignment(p, q, permutations=PERMUTATIONS, interval=LEVEL), alignment(p, q, by_layer=True)
+    return vq.alignment(p, q, permutations=PERMUTATIONS, interval=LEVEL), vq.alignment(p, q, by_layer=True)
 
 
 def heat_cosines(one: Subject, two: Subject) -> pd.DataFrame:
     """Return the cosines of both forms of heat kernels, one row per scale; no rows if all distances are 0."""
     p, q = one.sample().patterns, two.sample().patterns
-    typical = float(np.mean([vq_kernel(each).mean() for each in (p, q)]))
+    typical = float(np.mean([vq.vq_kernel(each).mean() for each in (p, q)]))
     scales = SCALES if typical else SCALES[:0]
     units = {"distance": typical, "squared": typical**2}
-    columns = {form: heat_cosine(p, q, scales * unit, form) for form, unit in units.items() if typical}
+    columns = {form: vq.heat_cosine(p, q, scales * unit, form) for form, unit in units.items() if typical}
     return pd.DataFrame({"scale": scales, **columns})

@@ -24,17 +24,8 @@ if TYPE_CHECKING:
 
     from metriscope.vq import Patterns
 
-__all__ = [
-    "NetworkError",
-    "NetworkName",
-    "check_comparable",
-    "load_array",
-    "load_labels",
-    "load_model",
-    "network_name",
-    "patterns_of",
-    "short_name",
-]
+__all__ = ["NetworkError", "NetworkName", "check_comparable", "load_array", "load_labels", "load_model"]
+__all__ += ["network_name", "patterns_of", "short_name"]
 
 _FACTORY = re.compile(r"(?P<factory>[^\W\d]\w*)(?:@(?P<weights>.+))?", re.DOTALL)
 _PACKAGE = "metriscope"
@@ -260,8 +251,8 @@ def _saved_patterns(path: Path, data: np.ndarray | None) -> Patterns:
 
 
 def check_comparable(first: str, one: Patterns, second: str, two: Patterns) -> None:
-    """Refuse two networks' patterns that are not of the same points in the same order."""
-    from metriscope.vq.capture.patterns import check_same_points
+    """Check that two networks' patterns are of the same points in the same order."""
+    from metriscope.vq import check_same_points
 
     try:
         check_same_points(one, two)

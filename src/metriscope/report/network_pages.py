@@ -8,19 +8,8 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 
-from metriscope.reading.inspection import (
-    LEVEL,
-    PERMUTATIONS,
-    DistanceSummary,
-    Subject,
-    alignments,
-    distances,
-    heat_cosines,
-    layer_table,
-    novel_points,
-    point_map,
-    unit_tables,
-)
+from metriscope.reading import inspection
+from metriscope.reading.inspection import DistanceSummary, Subject
 from metriscope.report.document import Block, Details, Figure, Page, Prose, Section, Table
 from metriscope.report.numbers import number
 from metriscope.report.plots import hover_scatter
@@ -62,14 +51,14 @@ def _points(count: int) -> str:
 
 
 def _captured(subject: Subject, suffix: str = "") -> tuple[Block, ...]:
-    table = layer_table(subject.patterns)
+    table = inspection.layer_table(subject.patterns)
     smooth = ", ".join(table.loc[~table["piecewise affine"], "layer"])
     note = f"Not piecewise affine, read by the sign of the pre-activation: {smooth}." if smooth else ""
     return (Table(f"layers{suffix}", f"{subject.name}: layers", table, note),)
 
 
 def _units(subject: Subject, suffix: str = "") -> tuple[Block, ...]:
-    summary, table = unit_tables(subject.patterns)
+    summary, table = inspection.unit_tables(subject.patterns)
     odd = table[table["status"] != "active"].reset_index(drop=True)
     blocks: list[Block] = _silence(subject, table["status"])
     blocks += [
@@ -108,7 +97,7 @@ def _silence(subject: Subject, status: pd.Series) -> list[Block]:
 
 def _geometry(subject: Subject) -> tuple[Block, ...]:
     shown = subject.sample()
-    found, regions = distances(shown), region_count(subject.patterns)
+    found, regions = inspection.distances(shown), region_count(subject.patterns)
     text = (
         f"The VQ distance of two points is the number of units that put them on different sides. "
         f"{_points(len(subject.patterns))} fall{'s' if len(subject.patterns) == 1 else ''} into {regions:,} different "
@@ -144,13 +133,14 @@ def _kernel_figure(found: DistanceSummary, shown: Subject) -> Figure:
 
 def _embedding(subject: Subject, name: str) -> tuple[Block, ...]:
     """Return the map of the points, or the reason why there is none."""
-    points, found = len(subject.patterns), point_map(subject)
+    points, found = len(subject.patterns), inspection.point_map(subject)
     if found is None:
         why = f"all {points:,} points have the same pattern" if points > 1 else "there is one point only"
         return (Prose(f"{subject.name}: a map of the points is undefined, because {why} and no distance is left."),)
     shown, one_axis = subject.sample(), len(found.eigenvalues) == 1
-    labels = [""] * points if shown.labels is None else [f", label {label}" for label in shown.labels]
-    titles = [f"point {point}{label}" for point, label in zip(shown.patterns.ids, labels, strict=False)]
+    titles = [f"point {point}" for point in shown.patterns.ids]
+    if shown.labels is not None:
+        titles = [f"{title}, label {label}" for title, label in zip(titles, shown.labels, strict=True)]
     names = ("first axis", "" if one_axis else "second axis")
     svg = hover_scatter(f"{name}-embedding", found.places, titles, shown.labels, names)
     values = ", ".join(number(float(v)) for v in found.eigenvalues)
@@ -165,7 +155,7 @@ def _embedding(subject: Subject, name: str) -> tuple[Block, ...]:
 def _novel(subject: Subject) -> tuple[Block, ...]:
     if len(subject.patterns) < 2:
         return (Prose("Novelty is undefined: there is one point only, and no other that it could be unlike."),)
-    table, median = novel_points(subject)
+    table, median = inspection.novel_points(subject)
     if table["signs to the nearest other point"].max() == 0:
         return (Prose("No point is novel: each shares its pattern with another, so that all distances are 0."),)
     note = f"Median over all points: {number(median)}. Larger is less like the rest."
@@ -175,14 +165,14 @@ def _novel(subject: Subject) -> tuple[Block, ...]:
 def _alignment(one: Subject, two: Subject) -> tuple[Block, ...]:
     if len(one.patterns) < 2:
         return (Prose(f"The alignment is undefined: it needs at least two points, got {len(one.patterns)}."),)
-    whole, layers = alignments(one, two)
+    whole, layers = inspection.alignments(one, two)
     by_layer = _layer_map(layers, f"Rows: {one.name}. Columns: {two.name}.")
     value = float(np.asarray(whole.value))
     if np.isnan(value):
         return Prose(f"The alignment is undefined: {whole.reason}."), by_layer
     text = (
         f"Centered alignment {number(value)} (debiased), {_interval_text(whole)}; with shuffled points "
-        f"{number(float(np.mean(whole.null)))} on average ({PERMUTATIONS} permutations), "
+        f"{number(float(np.mean(whole.null)))} on average ({inspection.PERMUTATIONS} permutations), "
         f"p = {number(float(np.asarray(whole.p_value)))}. 1 is the same geometry up to scale, and 0 what unrelated "
         "networks have on average. Near 0 judge by the permutations, not by the interval."
     )
@@ -204,7 +194,7 @@ def _interval_text(found: Alignment) -> str:
     if found.interval_reason:
         return f"its interval undefined ({found.interval_reason})"
     low, high = (float(end) for end in found.interval)
-    return f"{LEVEL:.0%} jackknife interval {number(low)} to {number(high)}".replace("%", " %")
+    return f"{inspection.LEVEL:.0%} jackknife interval {number(low)} to {number(high)}".replace("%", " %")
 
 
 def _layer_map(found: Alignment, caption: str) -> Block:
@@ -226,7 +216,7 @@ def _layer_map(found: Alignment, caption: str) -> Block:
 
 
 def _heat(one: Subject, two: Subject) -> tuple[Block, ...]:
-    table, points = heat_cosines(one, two), len(one.shown_rows())
+    table, points = inspection.heat_cosines(one, two), len(one.shown_rows())
     if table.empty:
         text = "The cosine of the heat kernels is 1 at every scale and says nothing: all distances of "
         return (Prose(f"{text}{_points(points)} are 0."),)

@@ -179,19 +179,20 @@ def _row(layer: Layer, seen: str) -> tuple[str, str, str, str, str, str]:
     return layer.name, layer.kind, f"{layer.width:,}", shape, "yes" if layer.piecewise_affine else "no", seen
 
 
+def _tensors(batch: Batch) -> list[Tensor]:
+    return [value for value in (*batch.args, *batch.kwargs.values()) if isinstance(value, Tensor)]
+
+
 def _broken(batch: Batch) -> str:
-    """Return what is wrong with the points of a batch, as the end of a sentence; empty where they are finite."""
-    for value in (*batch.args, *batch.kwargs.values()):
-        if isinstance(value, Tensor) and value.is_floating_point():
-            count = int((~value.isfinite()).sum())
-            if count:
-                return f", as are {count} of {value.numel()} entries of a batch of data"
+    """Return what is wrong with the points of a batch, as the end of a sentence; empty if they are finite."""
+    for value in _tensors(batch):
+        if count := int((~value.isfinite()).sum()):
+            return f", as are {count} of {value.numel()} entries of a batch of data"
     return ""
 
 
 def _form(batch: Batch) -> str:
-    tensors = [value for value in (*batch.args, *batch.kwargs.values()) if isinstance(value, Tensor)]
-    shapes = [f"{tuple(one.shape)} in {str(one.dtype).removeprefix('torch.')}" for one in tensors]
+    shapes = [f"{tuple(one.shape)} in {str(one.dtype).removeprefix('torch.')}" for one in _tensors(batch)]
     return f"of shape {' and '.join(shapes)}"
 
 

@@ -283,23 +283,23 @@ def _modules_followed(names: dict[nn.Module, str], inside: list[nn.Module]) -> I
         leaving.remove()
 
 
-class _Functions(TorchFunctionMode):
-    """Hands every call of a PyTorch function or method on."""
+class _HandsOn:
+    """A mode that hands every call on to a function."""
 
     def __init__(self, call: Callable[..., Any]) -> None:
         super().__init__()
         self._call = call
+
+
+class _Functions(_HandsOn, TorchFunctionMode):
+    """Hands on every call of a PyTorch function or method."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return self._call(func, args, kwargs or {})
 
 
-class _Operators(TorchDispatchMode):
-    """Hands every operator that reaches the dispatcher on."""
-
-    def __init__(self, call: Callable[..., Any]) -> None:
-        super().__init__()
-        self._call = call
+class _Operators(_HandsOn, TorchDispatchMode):
+    """Hands on every operator that reaches the dispatcher."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return self._call(func, args, kwargs or {})

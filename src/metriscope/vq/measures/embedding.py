@@ -21,7 +21,7 @@ from metriscope.common.validation import instance, integer
 from metriscope.rng import stream
 from metriscope.vq.capture.patterns import Patterns
 from metriscope.vq.measures.kernel import Weights, check_same_layers, layer_weights, vq_kernel
-from metriscope.vq.measures.sign_products import centered_products, project, sign_products, tables_of, unit_sums
+from metriscope.vq.measures.sign_products import products_and_sums, project, sign_products, tables_of, unit_sums
 
 __all__ = ["VQMDS"]
 
@@ -152,7 +152,7 @@ def _scale(p: Patterns, weights: Weights) -> Float64[np.ndarray, " u"]:
 
 
 def _by_units(packed: UInt8[np.ndarray, "n b"], scale: Float64[np.ndarray, " u"], wanted: int | None) -> _Axes:
-    products = centered_products(packed)
+    products = products_and_sums(packed).centered
     products *= scale
     products *= scale[:, None]
     values, vectors = _leading(products, wanted, len(packed))
