@@ -13,7 +13,6 @@ from hypothesis import strategies as st
 from matplotlib import colormaps
 
 from metriscope.report.explorer import Scene, explorer_page
-from metriscope.report.explorer.scene import polygon_areas, shared_edges
 from metriscope.report.explorer.web_page import encode, pack_signs, script, style
 
 
@@ -129,9 +128,8 @@ def test_light_and_dark_are_the_report_s_own():
 @given(size=st.integers(1, 6))
 def test_a_board_of_n_by_n_has_equal_areas_and_two_n_times_n_minus_one_shared_edges(size):
     scene = chessboard(size)
-    np.testing.assert_allclose(polygon_areas(scene), 4 / size**2)
-    pairs, _ = shared_edges(scene)
-    assert len(pairs) == 2 * size * (size - 1)
+    np.testing.assert_allclose(scene.mesh.areas, 4 / size**2)
+    assert len(scene.mesh.sides.left) == 2 * size * (size - 1)
 
 
 def torn():

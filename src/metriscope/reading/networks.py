@@ -24,17 +24,8 @@ if TYPE_CHECKING:
 
     from metriscope.vq import Patterns
 
-__all__ = [
-    "NetworkError",
-    "NetworkName",
-    "check_comparable",
-    "load_array",
-    "load_labels",
-    "load_model",
-    "network_name",
-    "patterns_of",
-    "short_name",
-]
+__all__ = ["NetworkError", "NetworkName", "check_comparable", "load_array", "load_labels", "load_model"]
+__all__ += ["network_name", "patterns_of", "short_name"]
 
 _FACTORY = re.compile(r"(?P<factory>[^\W\d]\w*)(?:@(?P<weights>.+))?", re.DOTALL)
 _PACKAGE = "metriscope"
@@ -226,7 +217,7 @@ def patterns_of(
 def _captured(target: str, model: nn.Module, data: np.ndarray, layers: tuple[str, ...]) -> Patterns:
     import torch
 
-    from metriscope.vq.capture import capture
+    from metriscope.vq import capture
 
     points = torch.from_numpy(data)
     kind = next((p.dtype for p in model.parameters()), torch.float32)
@@ -260,8 +251,8 @@ def _saved_patterns(path: Path, data: np.ndarray | None) -> Patterns:
 
 
 def check_comparable(first: str, one: Patterns, second: str, two: Patterns) -> None:
-    """Refuse two networks' patterns that are not of the same points in the same order."""
-    from metriscope.vq.capture.patterns import check_same_points
+    """Check that two networks' patterns are of the same points in the same order."""
+    from metriscope.vq import check_same_points
 
     try:
         check_same_points(one, two)

@@ -106,7 +106,7 @@ def test_a_description_is_a_table_of_what_would_be_taken_and_what_not():
     assert lines[1].split() == ["stem.1", "relu", "4", "4", "yes", "module"]
     assert lines[2].split() == ["shared", "gelu", "4", "4", "no", "module"]
     assert lines[3].endswith("not taken: not chosen")
-    assert lines[-1] == "2 layers, 8 bits, 2 bytes a point"
+    assert lines[-1] == "2 layers, 8 bits, 2 bytes per point"
     assert len(lines) == 2 + len(EVERYTHING)
 
 

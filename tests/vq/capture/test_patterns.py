@@ -61,6 +61,22 @@ def test_signs_are_plus_one_where_a_bit_is_set(case):
     assert (len(p), p.width) == bits.shape
 
 
+@given(case=cases())
+@patient
+def test_an_array_of_patterns_is_their_signs_as_booleans(case):
+    bits, widths, ids = case
+    p = packed(bits, widths, ids)
+    found = np.asarray(p)
+    assert found.dtype == bool
+    np.testing.assert_array_equal(found, bits)
+    np.testing.assert_array_equal(np.array(p, dtype=np.float32), bits.astype(np.float32))
+
+
+def test_patterns_have_no_array_without_a_copy(p):
+    with pytest.raises(ValueError, match="unpacking them into an array needs a copy"):
+        np.array(p, copy=False)
+
+
 @given(case=cases(), data=st.data())
 @patient
 def test_slicing_picks_rows_as_an_array_would_and_keeps_their_ids(case, data):
@@ -134,8 +150,8 @@ def test_a_layer_that_is_not_there_is_refused_with_those_that_are(p):
 
 
 def test_what_patterns_are_is_said_in_a_line(p):
-    assert repr(p) == "Patterns(12 points, 4 layers, 547 bits a point)"
-    assert repr(p[0].layer("act")) == "Patterns(1 point, 1 layer, 180 bits a point)"
+    assert repr(p) == "Patterns(12 points, 4 layers, 547 bits per point)"
+    assert repr(p[0].layer("act")) == "Patterns(1 point, 1 layer, 180 bits per point)"
 
 
 def test_patterns_are_equal_if_layers_ids_and_bits_are(p):

@@ -17,7 +17,7 @@ WIDTHS = ((13,), (8, 16), (5, 21, 1, 9), (130, 70))
 
 def module(name):
     """Return a module of the package whose name a function has taken."""
-    return importlib.import_module(f"metriscope.vq.{name}")
+    return importlib.import_module(f"metriscope.vq.measures.{name}")
 
 
 def clouds(points, widths, seed=0, noise=0.3):

@@ -4,6 +4,7 @@ from itertools import permutations as orders
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -12,7 +13,7 @@ from metriscope.vq.measures import alignment
 from vq.measures.cases import PLAIN, centered, clouds, cloudy, columns, module, patient, signs
 from vq.units.cases import bit_matrices, patterns
 
-kernels, jackknife, shuffles = (module(name) for name in ("centered_kernels", "jackknife", "shuffles"))
+kernels, resampling = module("centered_kernels"), module("resampling")
 WAYS = ("units", "points")
 ESTIMATORS = ("debiased", "biased")
 FIRST, SECOND = (9, 14, 3), (33, 5)
@@ -26,9 +27,9 @@ def pair(points=40, seed=0):
 
 def go(monkeypatch, way):
     """Take one way, whichever is the cheaper."""
-    for where in (kernels, jackknife):
+    for where in (kernels, resampling):
         monkeypatch.setattr(where, "by_points", lambda *_: way == "points")
-    monkeypatch.setattr(shuffles, "_pairs_are_cheaper", lambda *_: way == "points")
+    monkeypatch.setattr(resampling, "_pairs_are_cheaper", lambda *_: way == "points")
 
 
 @both
@@ -118,7 +119,7 @@ def test_products_of_units_are_the_same_in_blocks(monkeypatch, estimator, produc
 
     whole = found(False), found(True)
     monkeypatch.setattr(kernels, "_PRODUCTS", products)
-    monkeypatch.setattr(jackknife, "_BLOCK", 100)
+    monkeypatch.setattr(resampling, "_BLOCK", 100)
     np.testing.assert_allclose(found(False), whole[0], atol=1e-11)
     np.testing.assert_allclose(found(True), whole[1], atol=1e-11)
 
@@ -146,8 +147,10 @@ def test_the_cheaper_way_is_taken(monkeypatch, points, way):
 def test_permutations_take_the_cheaper_way(monkeypatch, width, way):
     taken = []
     for name in ("_Pairs", "_Units"):
-        original = getattr(shuffles, name)
-        monkeypatch.setattr(shuffles, name, lambda *a, name=name, original=original: taken.append(name) or original(*a))
+        original = getattr(resampling, name)
+        monkeypatch.setattr(
+            resampling, name, lambda *a, name=name, original=original: taken.append(name) or original(*a)
+        )
     alignment(clouds(30, (width,), 0), clouds(30, (width,), 1), permutations=2)
     assert taken == [way]
 
@@ -219,7 +222,7 @@ def test_shuffling_in_passes_of_few_points_changes_nothing(monkeypatch, estimato
     go(monkeypatch, "units")
     p, q = pair(150)
     whole = alignment(p, q, estimator, permutations=3, interval=0.9)
-    monkeypatch.setattr(module("bits"), "_points_at_once", lambda _: 64)
+    monkeypatch.setattr(module("sign_products"), "_points_at_once", lambda _: 64)
     again = alignment(p, q, estimator, permutations=3, interval=0.9)
     np.testing.assert_allclose(again.null, whole.null, atol=1e-12)
     np.testing.assert_allclose(again.interval, whole.interval, atol=1e-12)
@@ -258,6 +261,17 @@ def test_seeds_address_the_draws(undrawn):
     np.testing.assert_array_equal(first.null, again.null)
     assert not np.isin(first.null, other.null).any()
     np.testing.assert_array_equal(alignment(p, q, permutations=3, seed=1).null, first.null[:3])
+
+
+def test_permutations_can_be_drawn_from_a_generator(undrawn):
+    p, q = pair()
+    generator = torch.Generator().manual_seed(3)
+    first, more = (alignment(p, q, permutations=6, generator=generator).null for _ in range(2))
+    assert not np.isin(first, more).any()
+    again = alignment(p, q, permutations=6, generator=torch.Generator().manual_seed(3)).null
+    np.testing.assert_array_equal(first, again)
+    with pytest.raises(ValueError, match=r"generator must be a torch\.Generator, got 3"):
+        alignment(p, q, permutations=6, generator=3)
 
 
 def test_what_was_not_asked_for_is_empty_or_undefined():

@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import manifold
@@ -137,6 +138,14 @@ def test_a_seed_makes_the_randomised_way_repeat_itself(monkeypatch, undrawn):
     p = case("units")
     first, again = (VQMDS(2, seed=7).fit(p).embedding_ for _ in range(2))
     np.testing.assert_array_equal(first, again)
+
+
+def test_the_randomised_way_can_start_from_a_generator(monkeypatch, undrawn):
+    randomly(monkeypatch)
+    p = case("units")
+    found, again = (VQMDS(2, generator=torch.Generator().manual_seed(7)).fit(p).embedding_ for _ in range(2))
+    np.testing.assert_array_equal(found, again)
+    np.testing.assert_allclose(found, VQMDS(2).fit(p).embedding_, atol=1e-6)
 
 
 def test_passes_that_end_too_early_are_told_by_the_residual(monkeypatch):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from metriscope.vq.measures import sign_products as module
-from metriscope.vq.measures.sign_products import centered_products, project, sign_products, tables_of, unit_sums
+from metriscope.vq.measures.sign_products import products_and_sums, project, sign_products, tables_of, unit_sums
 from vq.measures.cases import patient
 
 shapes = st.tuples(st.integers(1, 70), st.integers(1, 6), st.integers(1, 9))
@@ -28,23 +28,23 @@ def plain_products(s, t):
 @given(shape=shapes, seed=st.integers(0, 99))
 def test_products_of_units_are_those_of_the_centered_signs(shape, seed):
     a, b = drawn(shape[0], shape[1], seed), drawn(shape[0], shape[2], seed + 1)
-    np.testing.assert_allclose(centered_products(a), plain_products(signs(a), signs(a)), atol=1e-9)
-    np.testing.assert_allclose(centered_products(a, b), plain_products(signs(a), signs(b)), atol=1e-9)
+    np.testing.assert_allclose(products_and_sums(a).centered, plain_products(signs(a), signs(a)), atol=1e-9)
+    np.testing.assert_allclose(products_and_sums(a, b).centered, plain_products(signs(a), signs(b)), atol=1e-9)
 
 
 @pytest.mark.parametrize("at_once", [8, 64, 1 << 16])
 @pytest.mark.parametrize("points", [63, 64, 65, 200])
 def test_any_number_of_passes_adds_up_to_the_same(monkeypatch, at_once, points):
-    monkeypatch.setattr(bits, "_points_at_once", lambda _: at_once)
+    monkeypatch.setattr(module, "_points_at_once", lambda _: at_once)
     a, b = drawn(points, 5), drawn(points, 3, 1)
-    np.testing.assert_allclose(centered_products(a), plain_products(signs(a), signs(a)), atol=1e-9)
-    np.testing.assert_allclose(centered_products(a, b), plain_products(signs(a), signs(b)), atol=1e-9)
+    np.testing.assert_allclose(products_and_sums(a).centered, plain_products(signs(a), signs(a)), atol=1e-9)
+    np.testing.assert_allclose(products_and_sums(a, b).centered, plain_products(signs(a), signs(b)), atol=1e-9)
     np.testing.assert_array_equal(unit_sums(a), signs(a).sum(0))
 
 
 def test_products_of_many_units_are_symmetric_beyond_one_range_of_rows():
     a = drawn(40, 90)
-    found = centered_products(a)
+    found = products_and_sums(a).centered
     np.testing.assert_array_equal(found, found.T)
     np.testing.assert_allclose(found, plain_products(signs(a), signs(a)), atol=1e-9)
 
@@ -55,14 +55,14 @@ def test_rows_may_be_taken_in_any_order_and_more_than_once(seed):
     rng = np.random.default_rng(seed)
     a, b, rows, others = drawn(30, 3, seed), drawn(30, 2, seed + 1), rng.integers(0, 30, 50), rng.integers(0, 30, 50)
     expected = plain_products(signs(a)[rows], signs(b)[others])
-    np.testing.assert_allclose(centered_products(a, b, (rows, others)), expected, atol=1e-9)
+    np.testing.assert_allclose(products_and_sums(a, b, (rows, others)).centered, expected, atol=1e-9)
     np.testing.assert_array_equal(unit_sums(a, rows), signs(a)[rows].sum(0))
 
 
 def test_a_constant_unit_has_exactly_no_products():
     a = drawn(33, 2)
     a[:, 1] = 0b01100000
-    assert (centered_products(a)[8:] == 0).all()
+    assert (products_and_sums(a).centered[8:] == 0).all()
 
 
 @patient
@@ -71,7 +71,7 @@ def test_bits_turned_over_are_packed_by_points(points, width):
     a = drawn(points, width)
     turned = np.packbits(np.unpackbits(a, axis=1).T, axis=1)
     np.testing.assert_array_equal(module._transposed(a), turned)
-    np.testing.assert_array_equal(module._transposed_by_all(a), turned)
+    np.testing.assert_array_equal(module._transposed(a, None), turned)
 
 
 @pytest.mark.parametrize("count", [1, 15, 16, 100, 2304])
@@ -97,6 +97,6 @@ def test_equal_patterns_project_to_equal_bits():
 
 @pytest.mark.parametrize("unpacked", [1, 300, 1 << 22])
 def test_products_with_signs_are_the_same_in_blocks_of_any_size(monkeypatch, unpacked):
-    monkeypatch.setattr(bits, "_UNPACKED", unpacked)
+    monkeypatch.setattr(module, "_UNPACKED", unpacked)
     a, y = drawn(21, 3), np.random.default_rng(0).normal(size=(21, 2))
     np.testing.assert_allclose(sign_products(a, y), signs(a).T @ y, atol=1e-12)

@@ -132,6 +132,16 @@ def test_local_complexity_counts_the_bits_that_differ_among_the_corners(seed, sa
     assert local_complexity(model, point, radius, samples, seed) == expected
 
 
+def test_directions_can_be_drawn_from_a_generator():
+    model = mlp((8, 30, 30))
+    first, again = (
+        local_complexity(model, np.zeros(8), 1.0, 2, generator=torch.Generator().manual_seed(5)) for _ in range(2)
+    )
+    assert 0 < first == again
+    with pytest.raises(ValueError, match=r"generator must be a torch\.Generator"):
+        local_complexity(model, np.zeros(8), 1.0, generator=5)
+
+
 def test_more_directions_of_the_same_seed_never_find_fewer():
     model = mlp((8, 30, 30))
     counts = [local_complexity(model, np.zeros(8), 1.0, samples) for samples in range(1, 9)]

@@ -7,17 +7,20 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 
 import numpy as np
 from jaxtyping import Float64, Int8, Int64
 from scipy.sparse import coo_array
 from scipy.sparse.csgraph import connected_components
 
-__all__ = ["Bounds", "Scene", "check_together", "polygon_areas", "polygon_edges", "shared_edges"]
+from metriscope.vq.regions.polygons import Mesh
+
+__all__ = ["Bounds", "Scene", "check_together"]
 
 Bounds = tuple[tuple[float, float], tuple[float, float]]
 
-# Share of the square's area that rounding may lose; a polygon that is missing or turned over loses more.
+# Share of the square's area that rounding may lose; a polygon that is missing or clockwise loses more.
 _AREA_TOLERANCE = 1e-6
 
 
@@ -44,43 +47,14 @@ class Scene:
         for fault in _faults(self):
             raise ValueError(f"scene {dict(self.choices)}: {fault}")
 
-
-def polygon_edges(
-    corners: Int64[np.ndarray, " c"], starts: Int64[np.ndarray, " r+1"]
-) -> tuple[Int64[np.ndarray, " c"], Int64[np.ndarray, "c 2"]]:
-    """Return the region of each edge and its two vertices, in the order of the corners.
-
-    >>> polygon_edges(np.array([0, 1, 2, 2, 1, 3]), np.array([0, 3, 6]))[1].tolist()
-    [[0, 1], [1, 2], [2, 0], [2, 1], [1, 3], [3, 2]]
-    """
-    following = np.arange(1, len(corners) + 1)
-    following[starts[1:] - 1] = starts[:-1]
-    regions = np.repeat(np.arange(len(starts) - 1), np.diff(starts))
-    return regions, np.stack([corners, corners[following]], axis=1)
-
-
-def polygon_areas(scene: Scene) -> Float64[np.ndarray, " r"]:
-    """Return the area of each polygon, negative where its corners run clockwise."""
-    regions, edges = polygon_edges(scene.corners, scene.starts)
-    # Measured from the square's own corner, so that a square far from the origin loses no digits.
-    (x0, _), (y0, _) = scene.bounds
-    start, end = np.moveaxis(scene.vertices[edges] - (x0, y0), 1, 0)
-    cross = start[:, 0] * end[:, 1] - start[:, 1] * end[:, 0]
-    return 0.5 * np.bincount(regions, cross, minlength=len(scene.starts) - 1)
-
-
-def shared_edges(scene: Scene) -> tuple[Int64[np.ndarray, "e 2"], int]:
-    """Return the two regions of every shared edge, and how many polygons the busiest edge belongs to."""
-    regions, edges = polygon_edges(scene.corners, scene.starts)
-    keys = edges.min(1) * len(scene.vertices) + edges.max(1)
-    order = np.argsort(keys, kind="stable")
-    same = keys[order][1:] == keys[order][:-1]
-    _, counts = np.unique(keys, return_counts=True)
-    return np.stack([regions[order][:-1][same], regions[order][1:][same]], axis=1), int(counts.max())
+    @property
+    def mesh(self) -> Mesh:
+        """Return the polygons."""
+        return Mesh(self.vertices, self.corners, self.starts)
 
 
 def check_together(scenes: Sequence[Scene]) -> None:
-    """Refuse scenes that one page cannot tell apart."""
+    """Check that one page can tell the scenes apart: the same attributes, no two with equal choices."""
     if not scenes:
         raise ValueError("an explorer page needs at least one scene, got none")
     keys = list(scenes[0].choices)
@@ -95,17 +69,14 @@ def check_together(scenes: Sequence[Scene]) -> None:
 
 
 def _faults(scene: Scene) -> Iterator[str]:
-    """Yield what is wrong, the plainest first: later checks may rely on what earlier ones have passed."""
-    yield from _faults_of_words(scene)
-    yield from _faults_of_polygons(scene)
-    yield from _faults_of_signs(scene)
-    yield from _faults_of_points(scene)
-    yield from _faults_of_tiling(scene)
+    """Return what is wrong, the simplest first: later checks rely on what earlier ones have passed."""
+    checks = (_faults_of_words, _faults_of_polygons, _faults_of_signs, _faults_of_points, _faults_of_tiling)
+    return chain.from_iterable(check(scene) for check in checks)
 
 
 def _faults_of_words(scene: Scene) -> Iterator[str]:
-    words = [*scene.choices.items()]
-    if not all(isinstance(word, str) and word for pair in words for word in pair):
+    words = chain.from_iterable(scene.choices.items())
+    if not all(isinstance(word, str) and word for word in words):
         yield f"choices must be words for words, got {dict(scene.choices)}"
     (x0, x1), (y0, y1) = scene.bounds
     if not (np.isfinite([x0, x1, y0, y1]).all() and x0 < x1 and np.isclose(x1 - x0, y1 - y0)):
@@ -118,8 +89,9 @@ def _faults_of_polygons(scene: Scene) -> Iterator[str]:
         yield f"vertices must be finite, of shape (V, 2), got the shape {vertices.shape}"
     if corners.ndim != 1 or corners.dtype.kind not in "iu" or starts.ndim != 1 or starts.dtype.kind not in "iu":
         yield f"corners and starts must be flat integers, got {corners.dtype}, {starts.dtype}"
+    ends = f"{starts[0]} to {starts[-1]}" if len(starts) > 1 else f"{len(starts)} of them"
     if len(starts) < 2 or starts[0] != 0 or starts[-1] != len(corners):
-        yield f"starts must run from 0 to the {len(corners)} corners, got {_ends(starts)}"
+        yield f"starts must run from 0 to the {len(corners)} corners, got {ends}"
     if (fewest := int(np.diff(starts).min())) < 3:
         yield f"every polygon needs 3 corners or more, got one with {fewest}"
     if corners.min() < 0 or corners.max() >= len(vertices):
@@ -148,18 +120,16 @@ def _faults_of_points(scene: Scene) -> Iterator[str]:
 
 def _faults_of_tiling(scene: Scene) -> Iterator[str]:
     (x0, x1), (y0, y1) = scene.bounds
-    share = float(polygon_areas(scene).sum() / ((x1 - x0) * (y1 - y0)))
+    mesh = scene.mesh
+    share = float(mesh.areas.sum() / ((x1 - x0) * (y1 - y0)))
     if abs(share - 1) > _AREA_TOLERANCE:
         yield f"polygons must tile the square counter-clockwise, got {share:.6g} of its area"
-    pairs, busiest = shared_edges(scene)
+    edges = np.sort(np.stack([mesh.corners, mesh.following]), axis=0)
+    busiest = int(np.unique(edges, axis=1, return_counts=True)[1].max())
     if busiest > 2:
         yield f"an edge belongs to 2 polygons at most, got one that belongs to {busiest}"
-    regions = len(scene.starts) - 1
-    graph = coo_array((np.ones(len(pairs)), (pairs[:, 0], pairs[:, 1])), shape=(regions, regions))
+    left, right = mesh.sides.left, mesh.sides.right
+    graph = coo_array((np.ones(len(left)), (left, right)), shape=(len(mesh), len(mesh)))
     pieces = int(connected_components(graph, directed=False)[0])
     if pieces > 1:
         yield f"neighbors must share the two vertices of their edge, got {pieces} pieces that share none"
-
-
-def _ends(starts: Int64[np.ndarray, " r+1"]) -> str:
-    return f"{starts[0]} to {starts[-1]}" if len(starts) > 1 else f"{len(starts)} of them"

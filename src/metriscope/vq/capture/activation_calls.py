@@ -1,6 +1,6 @@
-"""Which calls are activations, and what each reads off its input: the side of a threshold, or the winner of a pool.
+"""Which calls are activations, and which bits each gives: the side of a threshold, or the winner of a max pool.
 
-Axes: N points, U units, K bits a unit. A unit of most kinds has one bit, 1 where its pre-activation is >= 0 (-0.0
+Axes: N points, U units, K bits per unit. A unit of most kinds has one bit, 1 where its pre-activation is >= 0 (-0.0
 included). Kinds with two thresholds (hardtanh, relu6, hardsigmoid, hardshrink, softshrink, clamp) have two bits side
 by side, for the lower and the upper threshold. A pool has one bit for each element of its window, in row-major
 order, and the bit of the first largest element is 1: so any two winners are equally far apart, by two bits.
@@ -12,7 +12,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import chain
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 import torch
@@ -23,45 +23,15 @@ from torch.nn import functional as F
 from metriscope.nn import ACTIVATIONS
 from metriscope.vq.capture.pooling import Windows, adaptive_windows, pool, strided_windows
 
-__all__ = [
-    "CALLS",
-    "CHANNELS_FIRST",
-    "CHANNELS_LAST",
-    "KINDS",
-    "Call",
-    "Kind",
-    "Levels",
-    "Reading",
-    "Winners",
-    "in_numpy",
-]
-
-
-class Reading(Protocol):
-    """What one call shows of its points."""
-
-    @property
-    def values(self) -> Tensor:
-        """Return what must be finite, points first."""
-
-    @property
-    def bits(self) -> int:
-        """Return the number of bits a unit."""
-
-    @property
-    def result(self) -> Any:
-        """Return what the call returns where reading it has found that out, else None."""
-
-    def write(self, rows: slice, out: Bool[np.ndarray, "n u k"]) -> None:
-        """Write the bits of some points, from values that NumPy can read."""
-
-    def tensor(self, rows: slice) -> Bool[Tensor, "n u k"]:
-        """Return the bits of some points, where their values are."""
+__all__ = ["CALLS", "CHANNELS_FIRST", "CHANNELS_LAST", "KINDS", "Call", "Levels", "Reading", "Winners", "in_numpy"]
 
 
 @dataclass(frozen=True)
 class Levels:
-    """On which side of one or several thresholds each value lies."""
+    """On which side of one or several thresholds each value lies.
+
+    ``values`` must be finite, points first. ``result`` is None: the call itself must still be run.
+    """
 
     values: Float[Tensor, "n ..."]
     levels: tuple[float, ...] = (0.0,)
@@ -111,12 +81,15 @@ class Winners:
         return table[places.flatten(1)]
 
 
+Reading: TypeAlias = Levels | Winners
+
+
 def in_numpy(values: Tensor) -> bool:
     """Say whether NumPy can read a tensor's memory; it compares several times as fast as PyTorch."""
     return values.device.type == "cpu" and values.dtype in (torch.float32, torch.float64)
 
 
-Reader = Callable[..., "Reading | None"]
+Reader = Callable[..., Reading | None]
 
 
 def _at(levels: tuple[float, ...]) -> Reader:
@@ -148,8 +121,8 @@ def _clamp(input: Tensor, min: Any = None, max: Any = None, **_: Any) -> Levels 
     return Levels(input.detach(), bounds) if holds_zero else None
 
 
-def _clamp_max(input: Tensor, max: Any, **_: Any) -> Levels | None:
-    return _clamp(input, None, max)
+def _winners(input: Tensor, values: Tensor, found: Tensor, windows: Windows, both: bool) -> Winners:
+    return Winners(values.detach(), found, windows, (values, found) if both else values, input.detach())
 
 
 def _pool(axes: int, indices: bool) -> Reader:
@@ -165,8 +138,7 @@ def _pool(axes: int, indices: bool) -> Reader:
         options = {"padding": padding, "dilation": dilation, "ceil_mode": ceil_mode}
         values, found = pool(input, axes, kernel_size, stride or None, **options)
         windows = strided_windows(input.shape, values.shape, (kernel_size, stride or None, padding, dilation), axes)
-        result = (values, found) if indices or return_indices else values
-        return Winners(values.detach(), found, windows, result, input.detach())
+        return _winners(input, values, found, windows, indices or return_indices)
 
     return read
 
@@ -176,14 +148,13 @@ def _adaptive_pool(axes: int, indices: bool) -> Reader:
         function = (F.adaptive_max_pool1d, F.adaptive_max_pool2d, F.adaptive_max_pool3d)[axes - 1]
         values, found = function(input, output_size, return_indices=True)
         windows = adaptive_windows(input.shape, values.shape, axes)
-        result = (values, found) if indices or return_indices else values
-        return Winners(values.detach(), found, windows, result, input.detach())
+        return _winners(input, values, found, windows, indices or return_indices)
 
     return read
 
 
 @dataclass(frozen=True)
-class Kind:
+class ActivationKind:
     """One row of the table of activations."""
 
     read: Reader
@@ -201,18 +172,18 @@ _ALIASES = {
 # The one table's activations by their kinks, a smooth one by its sign; then those that read their own arguments.
 KINDS = {
     **{
-        name: Kind(_at(row.kinks or (0.0,)), row.piecewise_affine, _ALIASES.get(name, ()))
+        name: ActivationKind(_at(row.kinks or (0.0,)), row.piecewise_affine, _ALIASES.get(name, ()))
         for name, row in ACTIVATIONS.items()
     },
-    "prelu": Kind(_at((0.0,)), other_names=("_prelu_kernel",)),
-    "rrelu": Kind(_at((0.0,)), other_names=("rrelu_with_noise",)),
-    "threshold": Kind(_threshold),
-    "hardtanh": Kind(_hardtanh),
-    "hardshrink": Kind(_shrink),
-    "softshrink": Kind(_shrink),
-    "clamp": Kind(_clamp, other_names=("clip", "clamp_min")),
-    "clamp_max": Kind(_clamp_max),
-    "glu": Kind(_gate, piecewise_affine=False),
+    "prelu": ActivationKind(_at((0.0,)), other_names=("_prelu_kernel",)),
+    "rrelu": ActivationKind(_at((0.0,)), other_names=("rrelu_with_noise",)),
+    "threshold": ActivationKind(_threshold),
+    "hardtanh": ActivationKind(_hardtanh),
+    "hardshrink": ActivationKind(_shrink),
+    "softshrink": ActivationKind(_shrink),
+    "clamp": ActivationKind(_clamp, other_names=("clip", "clamp_min")),
+    "clamp_max": ActivationKind(lambda input, max, **_: _clamp(input, None, max)),
+    "glu": ActivationKind(_gate, piecewise_affine=False),
 }
 
 

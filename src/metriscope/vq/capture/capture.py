@@ -26,8 +26,7 @@ from metriscope.vq.capture.activation_calls import KINDS
 from metriscope.vq.capture.batches import Batch, Reader, as_points, expected_points, split
 from metriscope.vq.capture.packing import RowBuffer
 from metriscope.vq.capture.patterns import Layer, Patterns, point_ids
-from metriscope.vq.capture.selection import Choice, Wanted
-from metriscope.vq.capture.watching import ActivationSite, Conv, NotFinite, Watch
+from metriscope.vq.capture.watching import ActivationSite, Choice, Conv, NotFinite, Wanted, Watch
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -48,23 +47,35 @@ def capture(
 
     Parameters
     ----------
-    model
+    model : torch.nn.Module
         Any module. It runs in eval mode without gradients and is given back exactly as it was: modes, hooks,
         device, gradients and random states, also after an exception.
-    data
+    data : tensor, array, mapping, data set, loader or iterable of batches
         A tensor, an array (its floats take the model's precision), a mapping of names to tensors, a data set, a
         loader or any iterable of batches. Of a tuple the first entry is the input; a mapping is handed over by name.
-    layers
-        A name, a glob, a type of module or a module (it and all inside), a function of a ``Layer``, or a list of such.
-    batch_size
+    layers : str, type, torch.nn.Module, callable, or list of these, optional
+        Which layers to capture, all if not given: a name, a glob, a type of module or a module (it and all inside), a
+        function of a ``Layer``, or a list of these.
+    batch_size : int
         How many points to run at once, where the data is not in batches already.
-    device
-        Where to run; the model's own device if None.
-    ids
-        One whole number or word for each point; 0, 1, ... if None.
-    conv
+    device : torch.device or str, optional
+        Where to run; the model's own device if not given.
+    ids : array of int or str, optional
+        One whole number or word per point; 0, 1, ... if not given.
+    conv : {"positions", "channels"}
         ``"positions"`` takes every position of a convolution, or token of a sequence, as a unit of its own;
         ``"channels"`` pools them: a channel's bit is 1 if it is 1 at any position.
+
+    Returns
+    -------
+    Patterns
+        The packed signs, layers in the order in which they first ran.
+
+    Raises
+    ------
+    ValueError
+        If the model runs no known activation or cannot run on the data, if a chosen layer is not there or has no axis
+        of points, or if pre-activations are NaN or infinite.
 
     Examples
     --------
@@ -85,11 +96,34 @@ def capture(
 def describe(model: nn.Module, batch: Any, layers: Wanted = None, conv: Conv = "positions") -> Description:
     """Return what ``capture`` would take of a model that is given data like this batch; printing it gives a table.
 
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Any module; it is given back as it was.
+    batch : tensor, array, tuple or mapping
+        A batch of points, as for :func:`capture`.
+    layers : str, type, torch.nn.Module, callable, or list of these, optional
+        Which layers to capture, as for :func:`capture`.
+    conv : {"positions", "channels"}
+        Whether positions are units of their own or pooled, as for :func:`capture`.
+
+    Returns
+    -------
+    Description
+        The layers that would be captured, and the activations that would not, each with the reason.
+
+    Raises
+    ------
+    ValueError
+        If the batch is empty, or the model cannot run on it or runs no known activation.
+
+    Examples
+    --------
     >>> print(describe(nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 3), nn.GELU()), torch.zeros(1, 2)))
     layer  kind  bits  shape  affine  seen
     1      relu     3  3      yes     module
     3      gelu     3  3      no      module
-    2 layers, 6 bits, 2 bytes a point
+    2 layers, 6 bits, 2 bytes per point
     """
     session, batch = _Session(model, layers, None, conv), as_points(batch, "batch")
     with random_states_kept(), in_eval_mode(session.model):
@@ -100,13 +134,27 @@ def describe(model: nn.Module, batch: Any, layers: Wanted = None, conv: Conv = "
 
 @dataclass(frozen=True, repr=False)
 class Description:
-    """What would be taken of a model, and what was seen but would not be, each with its reason."""
+    """What ``capture`` would take of a model, and which activations it would leave out, each with the reason.
+
+    Parameters
+    ----------
+    layers : tuple of Layer
+        The layers that would be captured.
+    others : tuple of ActivationSite
+        The activations that would not be, with their ``layer`` and the ``reason``.
+
+    Examples
+    --------
+    >>> found = describe(nn.Sequential(nn.Linear(2, 3), nn.ReLU()), torch.zeros(1, 2))
+    >>> found.layers[0].width, len(found.others)
+    (3, 0)
+    """
 
     layers: tuple[Layer, ...]
     others: tuple[ActivationSite, ...] = ()
 
     def to_pandas(self) -> DataFrame:
-        """Return one row for each layer that would be taken."""
+        """Return one row per layer that would be taken."""
         from pandas import DataFrame
 
         return DataFrame([asdict(layer) for layer in self.layers], columns=[one.name for one in fields(Layer)])
@@ -121,7 +169,7 @@ class Description:
             for a, b, c, d, e, f in rows
         ]
         bits, row = sum(layer.width for layer in self.layers), sum(layer.bytes for layer in self.layers)
-        return "\n".join([*lines, f"{len(self.layers)} layers, {bits:,} bits, {row:,} bytes a point"])
+        return "\n".join([*lines, f"{len(self.layers)} layers, {bits:,} bits, {row:,} bytes per point"])
 
     __repr__ = __str__
 
@@ -131,19 +179,20 @@ def _row(layer: Layer, seen: str) -> tuple[str, str, str, str, str, str]:
     return layer.name, layer.kind, f"{layer.width:,}", shape, "yes" if layer.piecewise_affine else "no", seen
 
 
+def _tensors(batch: Batch) -> list[Tensor]:
+    return [value for value in (*batch.args, *batch.kwargs.values()) if isinstance(value, Tensor)]
+
+
 def _broken(batch: Batch) -> str:
-    """Return what is wrong with the points of a batch, as the end of a sentence; empty where they are finite."""
-    for value in (*batch.args, *batch.kwargs.values()):
-        if isinstance(value, Tensor) and value.is_floating_point():
-            count = int((~value.isfinite()).sum())
-            if count:
-                return f", as are {count} of {value.numel()} entries of a batch of data"
+    """Return what is wrong with the points of a batch, as the end of a sentence; empty if they are finite."""
+    for value in _tensors(batch):
+        if count := int((~value.isfinite()).sum()):
+            return f", as are {count} of {value.numel()} entries of a batch of data"
     return ""
 
 
 def _form(batch: Batch) -> str:
-    tensors = [value for value in (*batch.args, *batch.kwargs.values()) if isinstance(value, Tensor)]
-    shapes = [f"{tuple(one.shape)} in {str(one.dtype).removeprefix('torch.')}" for one in tensors]
+    shapes = [f"{tuple(one.shape)} in {str(one.dtype).removeprefix('torch.')}" for one in _tensors(batch)]
     return f"of shape {' and '.join(shapes)}"
 
 
@@ -178,7 +227,7 @@ class _Session:
         self._first = True
 
     def run(self, raw: Any, strict: bool = True) -> list[UInt8[np.ndarray, "n _"]] | None:
-        """Return the packed bits of a batch, one array a layer; None if it holds no points."""
+        """Return the packed bits of a batch, one array per layer; None if it holds no points."""
         batch = self._read(raw)
         del raw
         if batch.points == 0:

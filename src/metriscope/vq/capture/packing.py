@@ -1,6 +1,6 @@
-"""From what a call shows to packed bytes: a few rows at a time, so that no second batch of activations is ever held.
+"""Packing the bits of an activation into bytes, a few rows at a time: no second batch of activations is ever held.
 
-Axes: N points, U units, K bits a unit, H = U K bits, B bytes.
+Axes: N points, U units, K bits per unit, H = U K bits, B bytes.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _chunks(count: int, width: int, size: int) -> list[slice]:
 
 
 def _pack_bits(bits: Bool[Tensor, "n h"]) -> UInt8[Tensor, "n b"]:
-    """Return eight bits a byte, the first one highest; a last byte that is not full ends in zeros."""
+    """Return eight bits per byte, the first one highest; a last byte that is not full ends in zeros."""
     full = torch.nn.functional.pad(bits.to(torch.uint8), (0, -bits.shape[1] % 8)).unflatten(1, (-1, 8))
     places = torch.tensor([128, 64, 32, 16, 8, 4, 2, 1], dtype=torch.uint8, device=bits.device)
     return (full * places).sum(-1, dtype=torch.uint8)
@@ -142,9 +142,8 @@ class RowBuffer:
 
 def _private(size: int) -> mmap.mmap:
     """Return memory of this process alone: a child process gets a copy, as of any other memory."""
-    return (
-        mmap.mmap(-1, size, flags=mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS) if os.name == "posix" else mmap.mmap(-1, size)
-    )
+    options = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if os.name == "posix" else {}
+    return mmap.mmap(-1, size, **options)
 
 
 def _resized(memory: mmap.mmap, size: int) -> mmap.mmap:

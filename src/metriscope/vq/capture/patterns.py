@@ -25,12 +25,32 @@ __all__ = ["Layer", "Patterns", "check_same_points", "point_ids"]
 
 @dataclass(frozen=True)
 class Layer:
-    """One captured activation: its name, its number of bits, what it is, and how it was seen.
+    """One captured activation: its name, its number of bits, its kind, and how it was called.
 
-    ``shape`` is that of one point's bits: the shape of the activation, and behind it ``bits_per_unit`` where a unit
-    has several. ``channel_axis`` is the axis of ``shape`` that counts channels; None where there are no positions.
-    ``seen`` says how the activation was called: as a ``module`` of its own, a ``function``, a tensor's ``method``,
-    or an ``operator`` of the dispatcher.
+    Parameters
+    ----------
+    name : str
+        Name of the module, followed by the function where it is no module of its own, as in ``"block.relu()"``.
+    width : int
+        Number of bits per point.
+    kind : str
+        The activation, such as ``"relu"``.
+    piecewise_affine : bool
+        False for smooth activations, which are read by the sign of their pre-activation.
+    shape : tuple of int
+        Shape of one point's bits: that of the activation, followed by ``bits_per_unit`` if that is more than one.
+    seen : str
+        How it was called: as a ``"module"``, a ``"function"``, a tensor's ``"method"``, or an ``"operator"`` of the
+        dispatcher.
+    bits_per_unit : int
+        Number of bits of each unit.
+    channel_axis : int or None
+        Axis of ``shape`` that counts channels; None if the layer has no positions.
+
+    Examples
+    --------
+    >>> Layer("act", 10, "relu").bytes
+    2
     """
 
     name: str
@@ -51,13 +71,33 @@ class Layer:
 class Patterns:
     """The packed signs of N points in every captured layer, with the points' ids.
 
-    ``p[rows]`` takes an integer, a slice, integers or a mask of N booleans, and keeps the ids.
+    ``p[rows]`` selects points by an integer, a slice, integers or a mask of N booleans, and keeps their ids.
+    ``np.asarray(p)`` is the N x H array of booleans that are True where the sign is +1.
 
+    Parameters
+    ----------
+    layers : tuple of Layer
+        The layers, in the order of their bytes.
+    packed : array of uint8, shape (n, bytes)
+        Eight signs per byte, the first one highest. Each layer begins at a byte of its own and ends in zero bits.
+    ids : array of int or str, optional
+        One id per point; 0, 1, ... if not given.
+
+    Raises
+    ------
+    ValueError
+        If ``packed`` is not of the layers' width, or ``ids`` not of its length.
+
+    Examples
+    --------
     >>> p = Patterns((Layer("act", 3, "relu"),), np.array([[0b10100000], [0b01000000]], np.uint8), ids=["a", "b"])
     >>> p
-    Patterns(2 points, 1 layer, 3 bits a point)
+    Patterns(2 points, 1 layer, 3 bits per point)
     >>> p[1].ids.tolist(), p[1].signs().tolist()
     (['b'], [[-1, 1, -1]])
+    >>> np.asarray(p)
+    array([[ True, False,  True],
+           [False,  True, False]])
     """
 
     def __init__(
@@ -86,7 +126,7 @@ class Patterns:
 
     def __repr__(self) -> str:
         layers = f"{len(self.layers)} layer{'' if len(self.layers) == 1 else 's'}"
-        return f"Patterns({len(self):,} point{'' if len(self) == 1 else 's'}, {layers}, {self.width:,} bits a point)"
+        return f"Patterns({len(self):,} point{'' if len(self) == 1 else 's'}, {layers}, {self.width:,} bits per point)"
 
     def __getitem__(self, rows: Any) -> Patterns:
         chosen = _rows(rows, len(self))
@@ -118,6 +158,12 @@ class Patterns:
         ]
         bits = np.concatenate(parts, axis=1) if parts else np.zeros((len(self), 0), np.uint8)
         return (bits.astype(np.int8) << 1) - 1
+
+    def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray:
+        if copy is False:
+            raise ValueError("patterns are stored as packed bits: unpacking them into an array needs a copy")
+        found = self.signs() > 0
+        return found if dtype is None else found.astype(dtype)
 
     def equals(self, other: Patterns) -> bool:
         """Say whether layers, ids and every bit are the same."""
@@ -165,7 +211,26 @@ def _checked_bytes(packed: Any) -> UInt8[np.ndarray, "n b"]:
 
 
 def check_same_points(p: Patterns, q: Patterns) -> None:
-    """Refuse two patterns that are not of the same points in the same order."""
+    """Check that two sets of patterns are of the same points in the same order.
+
+    Parameters
+    ----------
+    p, q : Patterns
+        The patterns of two networks.
+
+    Raises
+    ------
+    ValueError
+        If their numbers of points or their ids differ; the message names the first difference.
+
+    Examples
+    --------
+    >>> p = Patterns((Layer("act", 8, "relu"),), np.array([[3], [1]], np.uint8))
+    >>> check_same_points(p, p)
+    >>> check_same_points(p, p[::-1])
+    Traceback (most recent call last):
+    ValueError: the patterns are of different points: 2 of 2 ids differ, the first at row 0: 0 against 1
+    """
     instance(p, "p", Patterns)
     instance(q, "q", Patterns)
     if len(p) != len(q):

@@ -110,7 +110,8 @@ def pool(
 
 def strided_windows(shape: torch.Size, out: torch.Size, geometry: Sequence[Any], axes: int) -> Windows:
     """Return the windows of a pool with a kernel, a stride (its kernel if None), a padding and a dilation."""
-    kernel, stride, padding, dilation = (_each(one, axes) for one in _with_stride(geometry))
+    size, step, *rest = geometry
+    kernel, stride, padding, dilation = (_each(one, axes) for one in (size, size if step is None else step, *rest))
     counts = tuple(out)[-axes:]
     starts = tuple(np.arange(count) * step - pad for count, step, pad in zip(counts, stride, padding, strict=True))
     return Windows(tuple(shape)[-axes:], kernel, dilation, starts)
@@ -125,11 +126,6 @@ def adaptive_windows(shape: torch.Size, out: torch.Size, axes: int) -> Windows:
     return Windows(sizes, kernel, (1,) * axes, starts, ends)
 
 
-def _with_stride(geometry: Sequence[Any]) -> tuple[Any, ...]:
-    kernel, stride, padding, dilation = geometry
-    return kernel, kernel if stride is None else stride, padding, dilation
-
-
 def _each(value: Any, axes: int) -> tuple[int, ...]:
     """Return a number for every axis; one number, alone or in a sequence, stands for all."""
     numbers = tuple(value) if isinstance(value, Sequence) else (value,)
@@ -137,7 +133,7 @@ def _each(value: Any, axes: int) -> tuple[int, ...]:
 
 
 def _grid(parts: Sequence[np.ndarray]) -> np.ndarray:
-    """Return the sums of one number of each part, one axis a part."""
+    """Return the sums of one number of each part, one axis per part."""
     total = np.zeros((), np.int64)
     for part in parts:
         total = total[..., None] + part

@@ -149,14 +149,10 @@ def load_arrays(path: Path, verify: bool) -> tuple[list[dict[str, Any]], Shards,
         index = _read_index(path)
         row = sum(-(-int(layer["width"]) // 8) for layer in index["layers"])
         shards = [_read_shard(path, shard, row, verify) for shard in index["shards"]]
-        ids = _joined([found for _, found in shards])
+        ids = Shards(tuple(found for _, found in shards)).whole()
         if len(ids) != index["points"]:
             raise Damage(f"{INDEX} lists {index['points']} points, its shards hold {len(ids)}")
     return index["layers"], Shards(tuple(packed for packed, _ in shards)), ids
-
-
-def _joined(parts: list[np.ndarray]) -> np.ndarray:
-    return parts[0] if len(parts) == 1 else np.concatenate(parts)
 
 
 def _read_index(path: Path) -> dict[str, Any]:
@@ -237,8 +233,5 @@ def _map_array(path: Path, start: int, entry: Mapping[str, Any]) -> np.ndarray:
 
 
 def _digest(path: Path) -> str:
-    digest = hashlib.sha256()
     with path.open("rb") as file:
-        while chunk := file.read(1 << 20):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -9,12 +9,13 @@ function follows, as in ``block.relu()``; the second use of the same name ends i
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from math import prod
 from threading import get_ident
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -27,18 +28,71 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from metriscope.vq.capture.activation_calls import CALLS, CHANNELS_FIRST, CHANNELS_LAST, Call, Reading
 from metriscope.vq.capture.packing import pack_reading
 from metriscope.vq.capture.patterns import Layer
-from metriscope.vq.capture.selection import Choice
 
-__all__ = ["ActivationSite", "Conv", "Keep", "NotFinite", "Watch"]
+__all__ = ["ActivationSite", "Choice", "Conv", "Keep", "NotFinite", "Wanted", "Watch"]
 
+One: TypeAlias = "str | type[nn.Module] | nn.Module | Callable[[Layer], bool]"
+Wanted: TypeAlias = "One | Sequence[One] | None"
 Conv = Literal["positions", "channels"]
 # What is kept of a reading: given its layer, and the axis of channels if positions are pooled.
 Keep = Callable[[Layer, Reading, "int | None"], np.ndarray]
 
 
+class Choice:
+    """The layers to capture, by name, glob, type of module, module or a test of the layer; None for all.
+
+    It remembers which of its entries have matched a layer.
+    """
+
+    def __init__(self, wanted: Wanted) -> None:
+        listed: Any = wanted if isinstance(wanted, list | tuple | set | frozenset) else [wanted]
+        self._wanted: list[One] | None = None if wanted is None else [_checked(one) for one in listed]
+        self._matched: set[int] = set()
+
+    def takes(self, layer: Layer, inside: Sequence[nn.Module]) -> bool:
+        """Say whether a layer is wanted; ``inside`` are the modules that were running, the innermost last."""
+        if self._wanted is None:
+            return True
+        matches = [place for place, one in enumerate(self._wanted) if _matches(one, layer, inside)]
+        self._matched.update(matches)
+        return bool(matches)
+
+    def unmatched(self) -> list[str]:
+        """Return the entries that matched no layer, as text."""
+        return [_text(one) for place, one in enumerate(self._wanted or []) if place not in self._matched]
+
+
+def _checked(one: One) -> One:
+    wrong = isinstance(one, type) and not issubclass(one, nn.Module)
+    if wrong or not (isinstance(one, str) or callable(one)):
+        raise ValueError(
+            f"layers are chosen by name, glob, type of module, module or a function of the layer, got {one!r}"
+        )
+    return one
+
+
+def _matches(one: One, layer: Layer, inside: Sequence[nn.Module]) -> bool:
+    if isinstance(one, str):
+        return layer.name == one or fnmatchcase(layer.name, one)
+    if isinstance(one, type):
+        return any(isinstance(module, one) for module in inside)
+    if isinstance(one, nn.Module):
+        return any(module is one for module in inside)
+    return bool(one(layer))
+
+
+def _text(one: One) -> str:
+    if isinstance(one, nn.Module):
+        return f"this {type(one).__name__}"
+    return repr(one) if isinstance(one, str) else getattr(one, "__qualname__", repr(one))
+
+
 @dataclass(frozen=True)
 class ActivationSite:
-    """An activation that was seen: the layer it would be, why it is not taken, and what is wrong if it should be."""
+    """An activation that was seen, as a layer.
+
+    ``reason`` says why it is not captured, empty if it is; ``fault`` why it cannot be, although it was chosen.
+    """
 
     layer: Layer
     reason: str = ""
@@ -85,7 +139,7 @@ class Watch:
         self._settled = True
 
     def parts(self) -> list[np.ndarray]:
-        """Return what was kept of the last batch, one array a layer, and forget it."""
+        """Return what was kept of the last batch, one array per layer, and forget it."""
         return [self._parts.pop(layer.name) for layer in self.layers]
 
     def _begin(self, points: int) -> None:
@@ -229,23 +283,23 @@ def _modules_followed(names: dict[nn.Module, str], inside: list[nn.Module]) -> I
         leaving.remove()
 
 
-class _Functions(TorchFunctionMode):
-    """Hands every call of a PyTorch function or method on."""
+class _HandsOn:
+    """A mode that hands every call on to a function."""
 
     def __init__(self, call: Callable[..., Any]) -> None:
         super().__init__()
         self._call = call
+
+
+class _Functions(_HandsOn, TorchFunctionMode):
+    """Hands on every call of a PyTorch function or method."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return self._call(func, args, kwargs or {})
 
 
-class _Operators(TorchDispatchMode):
-    """Hands every operator that reaches the dispatcher on."""
-
-    def __init__(self, call: Callable[..., Any]) -> None:
-        super().__init__()
-        self._call = call
+class _Operators(_HandsOn, TorchDispatchMode):
+    """Hands on every operator that reaches the dispatcher."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return self._call(func, args, kwargs or {})

@@ -1,8 +1,8 @@
-"""Centered alignment of two networks' kernels on the same points, with what chance would give and how sure it is.
+"""Centered alignment of two networks' kernels on the same points, with permutations and jackknife intervals.
 
-Axes: N points, L, M layers, P permutations. The alignment is the cosine of the two centered kernels: 1 where both
-networks see the same geometry up to scale, about 0 where they have nothing to do with each other. It is found from
-products of units, linear in points, or from those of points where these are cheaper.
+Axes: N points, L, M layers, P permutations. The alignment is the cosine of the two centered kernels: 1 for
+the same geometry up to scale, about 0 for unrelated networks. It is computed from products of units, in time linear in
+the points, or from distances of points where these are cheaper.
 """
 
 from __future__ import annotations
@@ -11,8 +11,11 @@ from dataclasses import dataclass
 
 import numpy as np
 import pandas as pd
+import torch
 from jaxtyping import Float64
 
+from metriscope.common.validation import instance
+from metriscope.rng import derive
 from metriscope.vq.capture.patterns import Patterns, check_same_points
 from metriscope.vq.measures.centered_kernels import ESTIMATORS, LEAST_POINTS, Signs, Totals, ratio, side_of, totals
 from metriscope.vq.measures.kernel import Weights
@@ -20,7 +23,7 @@ from metriscope.vq.measures.resampling import LeaveOneOut, interval_around, leav
 
 __all__ = ["Alignment", "alignment"]
 
-# Two values closer than this are one value that was added up in another order.
+# Two values closer than this are equal: they were summed in different orders.
 _ROUNDING = 1e-10
 
 Matrix = Float64[np.ndarray, "l m"]
@@ -30,10 +33,35 @@ Matrix = Float64[np.ndarray, "l m"]
 class Alignment:
     """Alignment of two networks, or of each layer of one with each layer of the other.
 
-    ``value`` and ``p_value`` are numbers, or matrices of ``first`` by ``second`` layers; ``null`` has the values of the
-    permutations in front, ``interval`` low and high. What was not asked for is empty (``null``) or NaN.
-    ``reason`` says why a value is undefined, ``interval_reason`` why an interval that was asked for is, although its
-    value is defined; each is empty where there is nothing to say.
+    Parameters
+    ----------
+    value : float or array, shape (l, m)
+        The alignment; by layer, one row per layer of the first network and one column per layer of the second. NaN
+        where it is undefined.
+    null : array, shape (permutations,) or (permutations, l, m)
+        The values with shuffled points; empty if no permutations were asked for.
+    p_value : float or array, shape (l, m)
+        Share of the permutations, and of the value itself, that reach the value; NaN without permutations.
+    interval : array, shape (2,) or (2, l, m)
+        Lower and upper end of the jackknife interval; NaN if none was asked for.
+    first, second : tuple of str
+        Names of the layers of either network, or ``("all layers",)``.
+    points : int
+        Number of points.
+    reason : str
+        Why values are undefined; empty if all are defined.
+    interval_reason : str
+        Why an interval is undefined although its value is defined; empty if there is no such interval.
+    estimator : str
+        ``"debiased"`` or ``"biased"``.
+
+    Examples
+    --------
+    >>> from metriscope.vq.capture.patterns import Layer
+    >>> p = Patterns((Layer("act", 8, "relu"),), np.array([[0], [1], [3], [7], [15]], np.uint8))
+    >>> alignment(p, p).to_pandas()[["first", "second", "value"]]
+            first      second  value
+    0  all layers  all layers    1.0
     """
 
     value: float | Matrix
@@ -48,7 +76,7 @@ class Alignment:
     estimator: str = "debiased"
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return one row for each pair: first, second, value, low, high, p_value."""
+        """Return one row per pair of layers: first, second, value, low, high, p_value."""
         shape = len(self.first), len(self.second)
         low, high = self.interval.reshape(2, -1)
         return pd.DataFrame(
@@ -73,22 +101,52 @@ def alignment(
     seed: int = 0,
     by_layer: bool = False,
     weights: tuple[Weights, Weights] | None = None,
+    generator: torch.Generator | None = None,
 ) -> Alignment:
     """Return the centered alignment of two networks on the same points, whole or ``by_layer``.
 
-    The ``"debiased"`` estimator leaves out the kernels' diagonals (Song et al. 2007; debiased CKA). It estimates the
-    value of the population of points, lies between -1 and 1, and needs 4 points. The ``"biased"`` one keeps them, lies
-    between 0 and 1, and is too large where points are few: unrelated networks of 300 units reach 0.5 on 300 points.
+    The alignment is the cosine of the two centered VQ kernels: 1 for the same geometry up to scale, about 0 for
+    unrelated networks. A network or layer that has the same pattern at all points has no alignment: its value is NaN.
 
-    ``permutations`` draws that many values with the points of ``q`` shuffled; the p-value is the share of them, and of
-    the value itself, that reach the value. ``interval`` is a confidence level such as 0.95, for a jackknife interval
-    over points. Around the debiased value it covers the population value about as often as it says where that is at
-    least 0.1. Near 0 the statistic is degenerate and the jackknife does not apply: judge by the permutations there.
-    Around the biased value it does not account for the bias.
+    Parameters
+    ----------
+    p, q : Patterns
+        The patterns of two networks on the same points.
+    estimator : {"debiased", "biased"}
+        ``"debiased"`` leaves out the kernels' diagonals (Song et al. 2007; debiased CKA): it estimates the value for
+        the population of points, lies between -1 and 1, and needs 4 points. ``"biased"`` keeps the diagonals, lies
+        between 0 and 1, and is too large for few points: unrelated networks of 300 units reach 0.5 on 300 points.
+    permutations : int
+        How many values to compute with the points of ``q`` shuffled, for the p-value.
+    interval : float, optional
+        Confidence level, such as 0.95, of a jackknife interval over points. The interval of the debiased value has
+        about that coverage where the population value is at least 0.1. Near 0 the statistic is degenerate and the
+        jackknife does not apply: use the permutations there. The interval of the biased value ignores the bias.
+    seed : int
+        Seed of the permutations.
+    by_layer : bool
+        Compare each layer of ``p`` with each layer of ``q``.
+    weights : pair of weights, optional
+        Weights of the layers of ``p`` and of ``q``, each as in :func:`vq_kernel`.
+    generator : torch.Generator, optional
+        Draw the permutations from this generator in place of ``seed``.
 
-    ``weights`` gives the layers of ``p`` and of ``q`` their weights in the kernels, each as in :func:`vq_kernel`.
+    Returns
+    -------
+    Alignment
+        Values, permutations, p-values and intervals, and why some of them are undefined.
 
-    A network, or layer, that tells no points apart has no alignment: its value is NaN, and ``reason`` says why.
+    Raises
+    ------
+    ValueError
+        If the points differ or are fewer than two, a network has no units, or an argument is not one of its choices.
+
+    Examples
+    --------
+    >>> from metriscope.vq.capture.patterns import Layer
+    >>> p = Patterns((Layer("act", 8, "relu"),), np.array([[0], [1], [3], [7], [15]], np.uint8))
+    >>> alignment(p, p, permutations=9).null.shape
+    (9,)
     """
     _check(p, q, estimator, permutations, interval, by_layer, weights)
     given = (None, None) if weights is None else weights
@@ -96,7 +154,7 @@ def alignment(
     cross, alone = totals(*sides), (_with_itself(sides[0]), _with_itself(sides[1]))
     norms = [np.array([each.squared_norm(estimator) for each in side]) for side in alone]
     value = ratio(cross.product(estimator), *norms)
-    null = ratio(shuffled_products(sides, cross, estimator, permutations, seed), *norms)
+    null = ratio(shuffled_products(sides, cross, estimator, _seeds(permutations, seed, generator)), *norms)
     reached = (null >= value - _ROUNDING).sum(0)
     p_value = np.where(np.isnan(value) | (permutations == 0), np.nan, (1 + reached) / (1 + permutations))
     low_high, interval_reason = _interval(sides, cross, alone, value, estimator, interval)
@@ -131,6 +189,13 @@ def _check(
         raise ValueError(f"weights must be a pair, those of the first and of the second network, got {weights!r}")
     if weights is not None and by_layer:
         raise ValueError("weights mix the layers of a network, but by_layer=True compares them one by one")
+
+
+def _seeds(count: int, seed: int, generator: torch.Generator | None) -> list[int]:
+    """Return one seed per permutation: of the streams of ``seed``, or drawn from the generator."""
+    if generator is None:
+        return [derive(seed, "permutation", i) for i in range(count)]
+    return torch.randint(1 << 62, (count,), generator=instance(generator, "generator", torch.Generator)).tolist()
 
 
 def _with_itself(side: Signs) -> list[Totals]:

@@ -2,7 +2,8 @@
 
 Axes: N points, H units (U with the bits that fill up bytes), K components. With signs s in {-1, +1}, the distance is
 d = |s - s'|² / 4. Centering it on both sides gives B = -Sc Scᵀ / 2 for the centered sign matrix Sc, so that the
-embedding, whose products are -B / 2, is Sc / 2 turned to its principal axes. Weights scale the columns by their roots.
+embedding, whose products are -B / 2, is Sc / 2 rotated to its principal axes. Weights scale the columns by their
+square roots.
 """
 
 from __future__ import annotations
@@ -20,11 +21,11 @@ from metriscope.common.validation import instance, integer
 from metriscope.rng import stream
 from metriscope.vq.capture.patterns import Patterns
 from metriscope.vq.measures.kernel import Weights, check_same_layers, layer_weights, vq_kernel
-from metriscope.vq.measures.sign_products import centered_products, project, sign_products, tables_of, unit_sums
+from metriscope.vq.measures.sign_products import products_and_sums, project, sign_products, tables_of, unit_sums
 
 __all__ = ["VQMDS"]
 
-# The side of the largest matrix that is taken apart exactly; beyond it, leading components come from random starts.
+# The side of the largest matrix that is decomposed exactly; beyond it, leading components come from random starts.
 LARGE = 8_000
 _SMALL = 1_000
 # Random directions beyond those asked for, blocks of directions held, passes over the points at most, and the residual
@@ -48,19 +49,51 @@ class _Axes:
 class VQMDS:
     """Classical multidimensional scaling of the VQ kernel, without any matrix of points by points.
 
-    Between rows of the full embedding, squared Euclidean distances are the VQ distances. ``n_components=None`` keeps
-    all of it. The exact way takes apart the products of units, or of points where these are fewer; where both are
-    more than 8,000, the leading components come from a randomised block Krylov space that starts from ``seed``.
+    Squared Euclidean distances between rows of the full embedding are the VQ distances. The exact method decomposes
+    the products of units, or of points where these are fewer. Where both are more than 8,000, the leading components
+    come from a randomized block Krylov space.
 
-    After :meth:`fit`: ``embedding_`` (N x K), ``eigenvalues_`` of -B / 2 (positive, descending), ``eigenvectors_``
-    (N x K, unit columns, the entry of largest magnitude positive), ``method_`` ("units", "points" or "randomised") and
-    ``residual_`` (0 if exact; else the largest |C v - λ v| / λ₁ of the components).
+    Parameters
+    ----------
+    n_components : int, optional
+        Number of components; None keeps all of them.
+    weights : sequence of float, mapping of str to float, or "mean", optional
+        One weight per layer, as in :func:`vq_kernel`.
+    seed : int
+        Seed of the randomized method.
+    generator : torch.Generator, optional
+        Draw the start of the randomized method from this generator in place of ``seed``.
+
+    Attributes
+    ----------
+    embedding_ : array, shape (n, n_components)
+        The points, after :meth:`fit`.
+    eigenvalues_ : array, shape (n_components,)
+        Eigenvalues of the centered kernel -B / 2, positive, in descending order.
+    eigenvectors_ : array, shape (n, n_components)
+        Its unit eigenvectors; the entry of largest magnitude is positive.
+    method_ : str
+        ``"units"``, ``"points"`` or ``"randomised"``.
+    residual_ : float
+        0 if exact, else the largest |C v - λ v| / λ₁ of the components.
+
+    Examples
+    --------
+    >>> from metriscope.vq.capture.patterns import Layer
+    >>> p = Patterns((Layer("act", 8, "relu"),), np.array([[0], [1], [3]], np.uint8))
+    >>> VQMDS(n_components=2).fit(p).embedding_.shape
+    (3, 2)
     """
 
-    def __init__(self, n_components: int | None = 3, weights: Weights = None, seed: int = 0) -> None:
-        self.n_components = n_components
-        self.weights = weights
-        self.seed = seed
+    def __init__(
+        self,
+        n_components: int | None = 3,
+        weights: Weights = None,
+        seed: int = 0,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        self.n_components, self.weights = n_components, weights
+        self.seed, self.generator = seed, generator
 
     def fit(self, p: Patterns) -> VQMDS:
         """Find the embedding of the points of ``p``."""
@@ -72,7 +105,8 @@ class VQMDS:
         elif self.method_ == "points":
             found = _by_points(p, scale, self.n_components, self.weights)
         else:
-            found = _by_chance(p.packed, scale, self.n_components, self.seed)
+            drawn = stream(self.seed, "vqmds") if self.generator is None else self.generator
+            found = _by_chance(p.packed, scale, self.n_components, drawn)
         self._finish(p, found)
         return self
 
@@ -118,7 +152,7 @@ def _scale(p: Patterns, weights: Weights) -> Float64[np.ndarray, " u"]:
 
 
 def _by_units(packed: UInt8[np.ndarray, "n b"], scale: Float64[np.ndarray, " u"], wanted: int | None) -> _Axes:
-    products = centered_products(packed)
+    products = products_and_sums(packed).centered
     products *= scale
     products *= scale[:, None]
     values, vectors = _leading(products, wanted, len(packed))
@@ -158,7 +192,7 @@ def _leading(matrix: Matrix, wanted: int | None, points: int) -> tuple[Float64[n
 
 
 def _floor(values: Float64[np.ndarray, " k"], side: int) -> float:
-    """Return what rounding, of the entries once and in taking apart, can leave of an eigenvalue that is zero."""
+    """Return how large rounding, of the entries and in the decomposition, can make an eigenvalue that is zero."""
     return float(16 * max(values[0], 0.0) * side * np.finfo(np.float64).eps)
 
 
@@ -170,7 +204,7 @@ def _check_rank(wanted: int, rank: int, points: int) -> None:
 
 
 def _by_chance(
-    packed: UInt8[np.ndarray, "n b"], scale: Float64[np.ndarray, " u"], wanted: int | None, seed: int
+    packed: UInt8[np.ndarray, "n b"], scale: Float64[np.ndarray, " u"], wanted: int | None, generator: torch.Generator
 ) -> _Axes:
     """Return leading components from random directions and the block Krylov space that grows from them.
 
@@ -186,7 +220,7 @@ def _by_chance(
     _check_rank(wanted, most, len(packed))
     size = min(most, wanted + _SPARE)
     room = min(_BLOCKS * size, len(scale) - size)
-    start = torch.randn(len(scale), size, dtype=torch.float64, generator=stream(seed, "vqmds"))
+    start = torch.randn(len(scale), size, dtype=torch.float64, generator=generator)
     space = _Space.of(np.linalg.qr(start.numpy())[0])
     for number in range(_PASSES):
         if number:

@@ -7,7 +7,7 @@ by compiled loops; wide rows by numkong. Both let go of the interpreter, so that
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import numkong as nk
 import numpy as np
@@ -15,19 +15,9 @@ from jaxtyping import Int, Shaped, UInt8, UInt32
 from numba import njit
 from numba.extending import intrinsic
 
-__all__ = [
-    "Columns",
-    "columns_of",
-    "compact_dtype",
-    "popcount",
-    "shared",
-    "write_distances",
-]
+__all__ = ["Columns", "columns_of", "compact_dtype", "popcount", "shared", "write_distances"]
 
-T = TypeVar("T")
-R = TypeVar("R")
-
-# Beyond 1,280 bits a row, numkong's blocked products win; below, its cost of starting a pair does not pay.
+# Beyond 1,280 bits per row, numkong's blocked products win; below, its cost of starting a pair does not pay.
 NARROW = 160
 # A stretch of one output row and of eight rows of words: it stays in the first-level cache.
 _STRETCH = 1024

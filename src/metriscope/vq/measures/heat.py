@@ -29,12 +29,37 @@ _ROWS, _COLUMNS = 128, 2048
 
 
 def heat_cosine(p: Patterns, q: Patterns, sigma2: ArrayLike, form: str = "distance") -> Float64[np.ndarray, " t"]:
-    """Return the cosine between the heat kernels of two networks on the same points, one value for each ``sigma2``.
+    """Return the cosine between the heat kernels of two networks on the same points, one value per ``sigma2``.
 
-    The kernels are exp(-d / sigma2), or exp(-d² / sigma2) with ``form="squared"``, over all N x N pairs. Time grows
-    with the pairs, memory does not: it holds the counts of :func:`pair_counts`. Where their table would have more than
-    16 million cells (two networks of more than 4,095 bits), the kernels are summed tile by tile instead, for all scales
-    in the same pass; the time then grows with the number of scales, too.
+    Time grows with the number of pairs of points, memory does not: it holds the counts of :func:`pair_counts`. Where
+    their table would have more than 16 million cells (two networks of more than 4,095 bits), the kernels are summed
+    tile by tile instead, for all scales in one pass, and the time grows with the number of scales as well.
+
+    Parameters
+    ----------
+    p, q : Patterns
+        The patterns of two networks on the same points.
+    sigma2 : float or array of float
+        Scales of the kernels, positive.
+    form : {"distance", "squared"}
+        The kernel exp(-d / sigma2) or exp(-d² / sigma2), over all N x N pairs of points.
+
+    Returns
+    -------
+    array of float, shape (t,)
+        One cosine per scale, between 0 and 1.
+
+    Raises
+    ------
+    ValueError
+        If the points differ or there are none, a scale is not positive, or the form is unknown.
+
+    Examples
+    --------
+    >>> from metriscope.vq.capture.patterns import Layer
+    >>> p = Patterns((Layer("act", 8, "relu"),), np.array([[0], [1], [3]], np.uint8))
+    >>> heat_cosine(p, p, [0.5, 2.0])
+    array([1., 1.])
     """
     scales = np.atleast_1d(real_array(sigma2, "sigma2"))
     check_shape(scales.shape, "sigma2", "scales", None, empty=False)
@@ -53,7 +78,29 @@ def heat_cosine(p: Patterns, q: Patterns, sigma2: ArrayLike, form: str = "distan
 def pair_counts(p: Patterns, q: Patterns) -> Int64[np.ndarray, "h1 h2"]:
     """Return how many of the N x N pairs of points are d1 apart in ``p`` and d2 in ``q``, for every (d1, d2).
 
-    Pairs count in both orders, and every point with itself, at (0, 0).
+    Parameters
+    ----------
+    p, q : Patterns
+        The patterns of two networks on the same points.
+
+    Returns
+    -------
+    array of int64, shape (H1 + 1, H2 + 1)
+        The counts. Each pair of points counts in both orders, and each point with itself at (0, 0).
+
+    Raises
+    ------
+    ValueError
+        If the points differ or there are none.
+
+    Examples
+    --------
+    >>> from metriscope.vq.capture.patterns import Layer
+    >>> p = Patterns((Layer("act", 2, "relu"),), np.array([[0], [64], [192]], np.uint8))
+    >>> pair_counts(p, p)
+    array([[3, 0, 0],
+           [0, 4, 0],
+           [0, 0, 2]])
     """
     _check(p, q)
     shape = p.width + 1, q.width + 1

@@ -31,7 +31,7 @@ _WORTH_MIRRORING = 320
 
 
 def layer_weights(layers: Sequence[Layer], weights: Weights) -> Float64[np.ndarray, " l"]:
-    """Return the weight of each layer: as given, or ``"mean"``, by which every layer counts the same in all.
+    """Return the weight of each layer: as given, or by ``"mean"``, which makes all layers count alike.
 
     >>> layer_weights((Layer("a", 4, "relu"), Layer("b", 2, "relu")), "mean").tolist()
     [0.125, 0.25]
@@ -54,7 +54,7 @@ def layer_weights(layers: Sequence[Layer], weights: Weights) -> Float64[np.ndarr
 
 
 def check_same_layers(p: Sequence[Layer], q: Sequence[Layer]) -> None:
-    """Refuse two sets of layers whose bits do not stand for the same units."""
+    """Check that the bits of two sets of layers stand for the same units."""
     ours, theirs = ([(layer.name, layer.width) for layer in each] for each in (p, q))
     if ours != theirs:
         raise ValueError(f"distances need the same layers on both sides, got {ours} and {theirs}")
@@ -69,12 +69,33 @@ def vq_kernel(
 ) -> Num[np.ndarray, "n m"]:
     """Return the distances of the points of ``p`` to those of ``q``, or to each other.
 
-    Without ``weights`` they are exact integers: int32, or int64 where int32 would not hold their squares, or a
-    smaller ``dtype`` by choice, to save memory. With ``weights``, one number per layer (a sequence, or a mapping by
-    name) or ``"mean"`` (each layer's distance divided by its width, averaged over layers: for architectures of
-    different size), they are float64.
-    ``device`` computes them there, as products of signs, in place of counting packed bits on the processor.
+    Parameters
+    ----------
+    p : Patterns
+        The points of the rows.
+    q : Patterns, optional
+        The points of the columns, of the same layers; those of ``p`` if not given.
+    weights : sequence of float, mapping of str to float, or "mean", optional
+        One weight per layer, in order or by name. ``"mean"`` divides each layer's distance by its width and averages
+        over layers, for architectures of different size. Without weights every unit counts 1.
+    device : torch.device or str, optional
+        Compute there, by products of signs, in place of counting packed bits on the CPU.
+    dtype : numpy dtype, optional
+        A smaller integer type to save memory, for distances without weights.
 
+    Returns
+    -------
+    array, shape (n, m)
+        Without weights exact integers: int32, or int64 where int32 would not hold their squares. With weights float64.
+
+    Raises
+    ------
+    ValueError
+        If the layers of ``p`` and ``q`` differ, a weight is negative or missing, or ``dtype`` does not hold the
+        distances.
+
+    Examples
+    --------
     >>> p = Patterns((Layer("act", 3, "relu"),), np.array([[0b10100000], [0b01000000]], np.uint8))
     >>> vq_kernel(p).tolist()
     [[0, 3], [3, 0]]
@@ -97,6 +118,31 @@ def vq_blocks(
 ) -> Iterator[tuple[slice, Num[np.ndarray, "k m"]]]:
     """Return an iterator of ``(rows, distances of those rows)``: the kernel, ``block`` rows at a time.
 
+    Parameters
+    ----------
+    p : Patterns
+        The points of the rows.
+    q : Patterns, optional
+        The points of the columns, of the same layers; those of ``p`` if not given.
+    block : int
+        Number of rows at a time.
+    weights : sequence of float, mapping of str to float, or "mean", optional
+        One weight per layer, as for :func:`vq_kernel`.
+    device : torch.device or str, optional
+        Compute there, as for :func:`vq_kernel`.
+
+    Returns
+    -------
+    iterator of (slice, array)
+        The rows of each block, and their distances to all columns.
+
+    Raises
+    ------
+    ValueError
+        If ``block`` is not a positive integer, the layers of ``p`` and ``q`` differ, or a weight is negative.
+
+    Examples
+    --------
     >>> p = Patterns((Layer("act", 3, "relu"),), np.array([[0b10100000], [0b01000000]], np.uint8))
     >>> [(rows.start, found.tolist()) for rows, found in vq_blocks(p, block=1)]
     [(0, [[0, 3]]), (1, [[3, 0]])]
@@ -235,7 +281,7 @@ def _write_half(part: _Part, out: Int[np.ndarray, "n n"]) -> None:
 
 @compiled
 def _copy(tile: Any, out: Any, top: int, left: int) -> None:
-    """Write a tile to its place and, turned over, to its place beyond the diagonal."""
+    """Write a tile to its place and, transposed, to its place on the other side of the diagonal."""
     side = 16  # a small square at a time: its rows and its columns are both in the first-level cache
     rows, columns = tile.shape
     for i in range(rows):

@@ -7,7 +7,7 @@ by terms of its own rows s and t only: sᵀ C t, sᵀ C ν, tᵀ Cᵀ μ and the
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
@@ -17,7 +17,6 @@ from jaxtyping import Float64, Int
 from scipy.special import expit, logit, stdtrit
 
 from metriscope.common.threads import in_parallel, row_slices
-from metriscope.rng import stream
 from metriscope.vq.measures.centered_kernels import (
     NEGLIGIBLE,
     Distances,
@@ -207,7 +206,7 @@ def _rows(kernels: tuple[np.ndarray, np.ndarray], lengths: tuple[np.ndarray, np.
 
 
 class _Scale(NamedTuple):
-    """A scale without ends on which an estimate is closer to normal: there, back, and the slope of going there."""
+    """An unbounded scale on which an estimate is closer to normal: the transform, its inverse and its derivative."""
 
     there: Callable[[np.ndarray], np.ndarray]
     back: Callable[[np.ndarray], np.ndarray]
@@ -224,7 +223,7 @@ _SCALES = {
 def interval_around(
     value: Float64[np.ndarray, "l m"], found: LeaveOneOut, points: int, estimator: str, level: float
 ) -> Float64[np.ndarray, "2 l m"]:
-    """Return the interval of each value: Student's t on a scale without ends, so that it stays in the range."""
+    """Return the interval of each value: Student's t on an unbounded scale, so that its ends stay in the range."""
     there, back, slope = _SCALES[estimator]
     ends = np.array([[[-1.0]], [[1.0]]]) * stdtrit(points - 1, (1 + level) / 2)
     with np.errstate(invalid="ignore", divide="ignore"):
@@ -245,20 +244,20 @@ Matrix = Float64[np.ndarray, "l m"]
 
 
 def shuffled_products(
-    sides: tuple[Signs, Signs], total: Totals, estimator: str, permutations: int, seed: int
+    sides: tuple[Signs, Signs], total: Totals, estimator: str, seeds: Sequence[int]
 ) -> Float64[np.ndarray, "p l m"]:
-    """Return the inner products of the kernels, the points of the second side in ``permutations`` random orders."""
-    if not permutations:
+    """Return the inner products of the kernels, the points of the second side in one random order per seed."""
+    if not seeds:
         return np.empty((0, *total.energy.shape))
     d, e = (lengths - lengths.mean(1, keepdims=True) for lengths in map(row_lengths, sides))
     ways = _Pairs(*sides) if _pairs_are_cheaper(*sides) else _Units(*sides)
 
-    def one(i: int) -> Matrix:
-        order = torch.randperm(total.points, generator=stream(seed, "permutation", i)).numpy()
+    def one(seed: int) -> Matrix:
+        order = torch.randperm(total.points, generator=torch.Generator().manual_seed(seed)).numpy()
         lengths = d @ e[:, order].T
         return replace(total, energy=ways.energy(order, lengths), lengths=lengths).product(estimator)
 
-    return np.stack(in_parallel(one, range(permutations)))
+    return np.stack(in_parallel(one, seeds))
 
 
 def _pairs_are_cheaper(first: Signs, second: Signs) -> bool:

@@ -19,16 +19,7 @@ from jaxtyping import Float64, Int, Int64, UInt8
 from metriscope.common.threads import in_parallel, row_slices, workers_available
 from metriscope.vq.measures.hamming import compiled, popcount, shared
 
-__all__ = [
-    "Products",
-    "ShuffledProducts",
-    "centered_products",
-    "products_and_sums",
-    "project",
-    "sign_products",
-    "tables_of",
-    "unit_sums",
-]
+__all__ = ["ShuffledProducts", "products_and_sums", "project", "sign_products", "tables_of", "unit_sums"]
 
 # Transposed bits held at once, in bytes: the points of one pass, all units.
 _PASS = 1 << 24
@@ -39,6 +30,9 @@ _TOGETHER = 8
 _ROWS_AT_ONCE = 512
 
 Rows = Int[np.ndarray, " n"] | None
+Packed = UInt8[np.ndarray, "n b"]
+Counts = Int64[np.ndarray, "u v"]
+Sums = Int64[np.ndarray, " u"]
 
 
 def unit_sums(packed: UInt8[np.ndarray, "n b"], rows: Rows = None) -> Int64[np.ndarray, " u"]:
@@ -53,18 +47,6 @@ def unit_sums(packed: UInt8[np.ndarray, "n b"], rows: Rows = None) -> Int64[np.n
     return 2 * sum(ones, np.zeros(8 * packed.shape[1], np.int64)) - count
 
 
-def centered_products(
-    a: UInt8[np.ndarray, "n b"], b: UInt8[np.ndarray, "n c"] | None = None, rows: tuple[Rows, Rows] = (None, None)
-) -> Float64[np.ndarray, "u v"]:
-    """Return Scᵀ Tc for the signs S of ``a`` and T of ``b`` (of ``a`` itself if there is no ``b``).
-
-    Two columns of N signs that differ in d places have the product N - 2 d: the bits are turned over, so that each
-    unit is a row of packed points, and the differences are counted exactly. ``rows`` takes points of each side,
-    in any order, also more than once.
-    """
-    return products_and_sums(a, b, rows).centered
-
-
 class Products(NamedTuple):
     """Scᵀ Tc, and the sums of signs of the units on either side, Sᵀ 1 and Tᵀ 1."""
 
@@ -73,23 +55,26 @@ class Products(NamedTuple):
     right: Int64[np.ndarray, " v"]
 
 
-def products_and_sums(
-    a: UInt8[np.ndarray, "n b"], b: UInt8[np.ndarray, "n c"] | None = None, rows: tuple[Rows, Rows] = (None, None)
-) -> Products:
-    """Return what :func:`centered_products` does, with the sums of signs that the same pass counts."""
+def products_and_sums(a: Packed, b: Packed | None = None, rows: tuple[Rows, Rows] = (None, None)) -> Products:
+    """Return Scᵀ Tc and the sums of signs for the signs S of ``a`` and T of ``b`` (of ``a`` itself without ``b``).
+
+    Two columns of N signs that differ in d places have the product N - 2 d: the bits are transposed, so that each
+    unit is a row of packed points, and the differences are counted exactly. ``rows`` selects points of each side,
+    in any order and possibly repeated.
+    """
     count = len(a) if rows[0] is None else len(rows[0])
     shape = 8 * a.shape[1], 8 * (a if b is None else b).shape[1]
     work = _Work(np.zeros(shape, np.int64), np.zeros(shape, np.uint32))
     left, right = np.zeros(shape[0], np.int64), np.zeros(shape[1], np.int64)
     for part in row_slices(count, _points_at_once(max(shape) // 8)):
-        turned = _transposed_by_all(_taken(a, rows[0], part))
-        left += _ones(turned)
+        units = _transposed(_taken(a, rows[0], part), None)
+        left += _ones(units)
         if b is None:
-            _count_symmetric(turned, work)
+            _count_symmetric(units, work)
             continue
-        other = _transposed_by_all(_taken(b, rows[1], part))
+        other = _transposed(_taken(b, rows[1], part), None)
         right += _ones(other)
-        _count_between(turned, other, work)
+        _count_between(units, other, work)
     if b is None:
         _mirror(work.total)
         right = left
@@ -104,31 +89,27 @@ class ShuffledProducts:
     :meth:`centered` stays on its own thread, so that many orders can be tried in parallel.
     """
 
-    def __init__(self, fixed: UInt8[np.ndarray, "n b"], moved: UInt8[np.ndarray, "n c"]) -> None:
+    def __init__(self, fixed: Packed, moved: Packed) -> None:
         self._moved = np.ascontiguousarray(moved)
         self._parts = list(row_slices(len(fixed), _points_at_once(max(fixed.shape[1], moved.shape[1]))))
-        self._turned = [_transposed_by_all(np.ascontiguousarray(fixed[part])) for part in self._parts]
+        self._fixed = [_transposed(np.ascontiguousarray(fixed[part]), None) for part in self._parts]
         self._sums = unit_sums(fixed), unit_sums(moved)
 
-    def centered(
-        self, order: Int[np.ndarray, " n"], units_at_once: int
-    ) -> Iterator[tuple[slice, Float64[np.ndarray, "k v"]]]:
+    def centered(self, order: Sums, units_at_once: int) -> Iterator[tuple[slice, Float64[np.ndarray, "k v"]]]:
         """Yield slices of the units of ``fixed`` with their products Scᵀ Tc, row i of T being ``moved[order[i]]``."""
-        turned = [_transposed(self._moved[order[part]]) for part in self._parts]
-        ready = [nk.hammings_pack(each, dtype="uint1") for each in turned]
+        moved = [_transposed(self._moved[order[part]]) for part in self._parts]
+        ready = [nk.hammings_pack(each, dtype="uint1") for each in moved]
         left, right = self._sums
         for units in row_slices(len(left), units_at_once):
             different = np.zeros((units.stop - units.start, len(right)), np.int64)
             found = np.empty(different.shape, np.uint32)
-            for fixed, packed in zip(self._turned, ready, strict=True):
+            for fixed, packed in zip(self._fixed, ready, strict=True):
                 nk.hammings_packed(fixed[units], packed, out=shared(found))
                 different += found
             yield units, _centered(different, left[units], right, len(order))
 
 
-def _centered(
-    different: Int64[np.ndarray, "u v"], left: Int64[np.ndarray, " u"], right: Int64[np.ndarray, " v"], count: int
-) -> Float64[np.ndarray, "u v"]:
+def _centered(different: Counts, left: Sums, right: Sums, count: int) -> Float64[np.ndarray, "u v"]:
     # N times the answer is a whole number: it is formed exactly, and rounded once, in the memory of the counts.
     found = different.view(np.float64)
     for rows in row_slices(len(different), _ROWS_AT_ONCE):
@@ -154,7 +135,7 @@ class _Work:
 
 
 def _points_at_once(bytes_: int) -> int:
-    """Return how many points are turned over at once: a multiple of eight."""
+    """Return how many points are transposed at once: a multiple of eight."""
     return max(8, min(_PASS // max(1, bytes_), 1 << 16) // 64 * 64)
 
 
@@ -162,14 +143,14 @@ def _taken(packed: UInt8[np.ndarray, "n b"], rows: Rows, part: slice) -> UInt8[n
     return np.ascontiguousarray(packed[part] if rows is None else packed[rows[part]])
 
 
-def _count_symmetric(turned: UInt8[np.ndarray, "u g"], work: _Work) -> None:
+def _count_symmetric(units: UInt8[np.ndarray, "u g"], work: _Work) -> None:
     out = shared(work.found)
 
     def count(rows: slice) -> None:
-        nk.hammings_symmetric(turned, dtype="uint1", out=out, start_row=rows.start, end_row=rows.stop)
+        nk.hammings_symmetric(units, dtype="uint1", out=out, start_row=rows.start, end_row=rows.stop)
         work.total[rows, rows.start :] += work.found[rows, rows.start :]
 
-    in_parallel(count, _equal_areas(len(turned), 2 * workers_available()))
+    in_parallel(count, _equal_areas(len(units), 2 * workers_available()))
 
 
 def _equal_areas(count: int, parts: int) -> list[slice]:
@@ -179,28 +160,25 @@ def _equal_areas(count: int, parts: int) -> list[slice]:
     return [slice(start, stop) for start, stop in pairwise(sorted(edge for edge in edges if edge <= count))]
 
 
-def _count_between(turned: UInt8[np.ndarray, "u g"], other: UInt8[np.ndarray, "v g"], work: _Work) -> None:
+def _count_between(units: UInt8[np.ndarray, "u g"], other: UInt8[np.ndarray, "v g"], work: _Work) -> None:
     ready, out = nk.hammings_pack(other, dtype="uint1"), shared(work.found)
 
     def count(rows: slice) -> None:
-        nk.hammings_packed(turned, ready, out=out, start_row=rows.start, end_row=rows.stop)
+        nk.hammings_packed(units, ready, out=out, start_row=rows.start, end_row=rows.stop)
         work.total[rows] += work.found[rows]
 
-    step = max(16, -(-len(turned) // (2 * workers_available())))
-    in_parallel(count, row_slices(len(turned), step))
+    step = max(16, -(-len(units) // (2 * workers_available())))
+    in_parallel(count, row_slices(len(units), step))
 
 
-def _transposed(packed: UInt8[np.ndarray, "n b"]) -> UInt8[np.ndarray, "u g"]:
-    """Return the bits turned over: a row for each unit, eight points a byte, zeros behind the last point."""
+def _transposed(packed: Packed, workers: int | None = 1) -> UInt8[np.ndarray, "u g"]:
+    """Return the transposed bits: one row per unit, eight points per byte, zeros behind the last point.
+
+    ``workers`` threads share the points; as many as there are cores if None.
+    """
     out = np.empty((8 * packed.shape[1], -(-len(packed) // 8)), np.uint8)
-    _transpose(packed, out, 0)
-    return out
-
-
-def _transposed_by_all(packed: UInt8[np.ndarray, "n b"]) -> UInt8[np.ndarray, "u g"]:
-    out = np.empty((8 * packed.shape[1], -(-len(packed) // 8)), np.uint8)
-    step = max(512, -(-len(packed) // workers_available() // 8) * 8)
-    in_parallel(lambda rows: _transpose(packed[rows], out, rows.start // 8), row_slices(len(packed), step))
+    step = max(512, -(-len(packed) // (workers or workers_available()) // 8) * 8)
+    in_parallel(lambda rows: _transpose(packed[rows], out, rows.start // 8), row_slices(len(packed), step), workers)
     return out
 
 
@@ -232,10 +210,10 @@ def _flip(word: Any) -> Any:
 
 
 @compiled
-def _ones(turned: Any) -> Any:
-    found = np.zeros(turned.shape[0], np.int64)
-    for unit in range(turned.shape[0]):
-        row = turned[unit]
+def _ones(units: Any) -> Any:
+    found = np.zeros(units.shape[0], np.int64)
+    for unit in range(units.shape[0]):
+        row = units[unit]
         total = 0
         for k in range(row.shape[0]):
             total += np.int64(popcount(row[k]))

@@ -36,15 +36,26 @@ def linear_regions(model: nn.Module, plane: Any = None, bounds: Any = ((-1.0, 1.
 
     Parameters
     ----------
-    model
+    model : torch.nn.Module
         Affine layers (linear, convolution, batch norm, sums, skips, concatenations, averages) and piecewise affine
         activations (ReLU, LeakyReLU, PReLU, Abs, Hardtanh, ReLU6, clamps around zero, softshrink, max pools). Anything
         else is refused by name. A copy runs, in float64 and eval mode; the model itself is not touched.
-    plane
+    plane : tuple of arrays, optional
         ``(origin, u, v)``, each of the shape of one input: the point (s, t) stands for ``origin + s u + t v``. Through
-        three points a, b, c: ``(a, b - a, c - a)``. None for a network of two inputs, or of one.
-    bounds
+        three points a, b, c: ``(a, b - a, c - a)``. Not needed for a network of two inputs, or of one.
+    bounds : pair of pairs of float
         ``((s0, s1), (t0, t1))``; for one input, or a line ``(origin, u)``, just ``(s0, s1)``.
+
+    Returns
+    -------
+    Partition
+        The regions with their polygons, patterns and affine maps.
+
+    Raises
+    ------
+    ValueError
+        If the model is not piecewise affine and continuous or does not run on the plane, or the plane or the bounds
+        are not of the form described.
 
     Examples
     --------

@@ -36,8 +36,28 @@ _SLACK = 8 * float(np.finfo(np.float64).eps)
 class Partition:
     """The regions of a bounded plane, or of a line, on each of which a network is one affine map.
 
-    ``vertices``, ``corners`` and ``starts`` hold the polygons: region r has the vertices
-    ``corners[starts[r]:starts[r + 1]]``, counter-clockwise; regions that share a side share its vertices.
+    :func:`linear_regions` makes it. ``vertices``, ``corners`` and ``starts`` hold the polygons: region r has the
+    vertices ``corners[starts[r]:starts[r + 1]]``, counter-clockwise; regions that share a side share its vertices.
+
+    Parameters
+    ----------
+    mesh : Mesh
+        The polygons.
+    network : Network
+        The network on the plane of its inputs.
+    bounds : pair of pairs of float
+        The lower and the upper corner of the plane.
+    dims : int
+        2 for a plane, 1 for a line.
+
+    Examples
+    --------
+    >>> from metriscope.vq import linear_regions
+    >>> model = torch.nn.Sequential(torch.nn.Linear(1, 2), torch.nn.ReLU())
+    >>> _ = model[0].weight.data.fill_(1.0), model[0].bias.data.copy_(torch.tensor([0.0, 0.5]))
+    >>> regions = linear_regions(model, bounds=(-1, 1))
+    >>> len(regions), regions.locate([-0.75, 0.75]).tolist(), sorted(regions.areas.tolist())
+    (3, [2, 0], [0.5, 0.5, 1.0])
     """
 
     def __init__(self, mesh: Mesh, network: Network, bounds: tuple[Corner, Corner], dims: int) -> None:
@@ -106,7 +126,7 @@ class Partition:
         return found
 
     def edges(self) -> DataFrame:
-        """Return one row for each shared side: both regions, its length, and the unit that it crosses.
+        """Return one row per shared side: both regions, its length, and the unit that it crosses.
 
         ``units`` counts the units that change sign there: one, unless two units have the same border. Of several,
         ``layer`` and ``unit`` name the first.
@@ -204,18 +224,47 @@ class Partition:
     def plot(self, color: Any = "random", ax: Axes | None = None, **style: Any) -> Axes:
         """Draw the regions and return the axes.
 
-        ``color`` is one number a region, or ``"random"`` (neighbors differ), ``"area"``, ``"output"`` (the class, or
+        ``color`` is one number per region, or ``"random"`` (neighbors differ), ``"area"``, ``"output"`` (the class, or
         the only output), or None for borders alone; ``style`` goes to matplotlib's ``PolyCollection``.
         """
-        from metriscope.vq.regions.plotting import draw_regions
+        from matplotlib import pyplot
+        from matplotlib.collections import PolyCollection
 
-        return draw_regions(self, color, ax, style)
+        axes = pyplot.subplots()[1] if ax is None else ax
+        shapes = np.split(self.vertices[self.corners], self.starts[1:-1])
+        values = self._colors(color)
+        looks: dict[str, Any] = {"linewidths": 0.4, "edgecolors": "0.35"}
+        looks |= {"facecolors": "none"} if values is None else {"array": values, "cmap": "viridis"}
+        axes.add_collection(PolyCollection(shapes, **(looks | style)))
+        low, high = self.bounds
+        axes.set(xlim=(low[0], high[0]), ylim=(low[1], high[1]))
+        if self.dims == 2:
+            axes.set_aspect("equal")
+        else:
+            axes.set_yticks([])
+        return axes
 
-    def check(self, points: int = 1_000, seed: int = 0) -> None:
+    def _colors(self, color: Any) -> Float64[np.ndarray, " r"] | None:
+        """Return the number by which each region is colored."""
+        if color is None:
+            return None
+        if not isinstance(color, str):
+            return real_array(color, "color", str(len(self)))
+        if color == "random":
+            return torch.randperm(len(self), generator=stream(0, "colors")).numpy().astype(np.float64)
+        if color == "area":
+            return np.log10(self.areas)
+        if color == "output":
+            values = self.evaluate(self.centers)
+            return values[:, 0] if values.shape[1] == 1 else values.argmax(1).astype(np.float64)
+        raise ValueError(f"color must be one number per region, None, or one of random, area, output, got {color!r}")
+
+    def check(self, points: int = 1_000, seed: int = 0, generator: torch.Generator | None = None) -> None:
         """Check the partition against the network, and raise AssertionError with one sentence if it is wrong.
 
         Areas add up to the whole; vertices, sides and regions obey Euler's formula; random points lie where
-        ``capture`` says; maps give the network's outputs there; no two regions have the same pattern.
+        ``capture`` says; maps give the network's outputs there; no two regions have the same pattern. The points are
+        drawn from ``generator`` if given, else from a stream of ``seed``.
         """
         low, high = np.asarray(self.bounds)
         whole = float(np.prod(high - low))
@@ -223,7 +272,8 @@ class Partition:
         sides = len(self.corners) - len(self._mesh.sides.left)
         pieces = len(np.unique(self.corners)) - sides + len(self)
         _expect(pieces == 1, f"vertices - sides + regions must be 1 by Euler's formula, got {pieces}")
-        drawn = torch.rand(points, 2, dtype=torch.float64, generator=stream(seed, "check")).numpy()
+        source = stream(seed, "check") if generator is None else generator
+        drawn = torch.rand(points, 2, dtype=torch.float64, generator=source).numpy()
         places = low + (high - low) * drawn
         regions = self.locate(places[:, : self.dims])
         astray = int((depths(self._mesh, places, regions) < -1e-9).sum())

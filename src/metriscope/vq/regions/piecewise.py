@@ -20,8 +20,7 @@ from metriscope.common.model_state import Runner, in_eval_mode, random_states_ke
 from metriscope.common.validation import described, float64_tensor, instance
 from metriscope.vq.capture.activation_calls import Levels, Reading, Winners
 from metriscope.vq.capture.patterns import Layer
-from metriscope.vq.capture.selection import Choice
-from metriscope.vq.capture.watching import Watch
+from metriscope.vq.capture.watching import Choice, Watch
 from metriscope.vq.regions.polygons import Mesh
 
 __all__ = ["KinkSite", "Network", "Plane", "check_affine", "plane_of"]

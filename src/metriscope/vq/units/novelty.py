@@ -2,9 +2,9 @@
 
 Axes: ``n`` test points, ``m`` training points, ``b`` bytes of a pattern. Distances are exact counts of units.
 
-Range: 0 to the number of bits. Laws: nothing changes with the order of the units or of the training points,
-with a positive scale or a turned sign of a unit, or with a unit that never changes; training points taken
-twice change nothing at ``k=1``. More training points never make a point more novel.
+Range: 0 to the number of bits. Novelty is invariant to the order of units or training points, to a unit's positive
+scale or flipped sign, to additional constant units and, at ``k=1``, to repeated training points. Additional training
+points never make a point more novel.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ __all__ = ["Index", "local_complexity", "naswot_score", "novelty", "pattern_mult
 
 Index: TypeAlias = Literal["exact", "faiss"]
 
-# A block of distances takes 4 * 256 * 8192 bytes = 8 MiB a thread, whatever the sizes of the two sets.
+# A block of distances takes 4 * 256 * 8192 bytes = 8 MiB per thread, whatever the sizes of the two sets.
 _TEST_ROWS = 256
 _TRAIN_ROWS = 8192
 
@@ -43,14 +43,35 @@ def novelty(
     test_labels: Any = None,
     index: Index = "exact",
 ) -> Float64[np.ndarray, " n"]:
-    """Return of each test point the distance to its ``k``-th nearest training pattern: larger, less alike.
+    """Return the distance of each test point to its ``k``-th nearest training pattern: larger is less alike.
 
-    With labels, usually those the network predicts, a test point is compared with the training points of
-    its own class alone. A point that is itself among the training points is its own nearest neighbor.
+    A point that is itself among the training points is its own nearest neighbor.
 
-    ``index="faiss"`` searches an inverted file of the optional package ``faiss-cpu``: quicker on millions of
-    training points, approximate, and never smaller than the exact answer.
+    Parameters
+    ----------
+    train, test : Patterns
+        Patterns of the same layers at the training points and at the points to be judged.
+    k : int
+        Which nearest neighbor to measure the distance to.
+    train_labels, test_labels : array of int or str, optional
+        One label per point, usually the class that the network predicts. With labels, a test point is compared with
+        the training points of its own class only.
+    index : {"exact", "faiss"}
+        ``"faiss"`` searches an inverted file of the optional package ``faiss-cpu``: faster on millions of training
+        points, approximate, and never smaller than the exact answer.
 
+    Returns
+    -------
+    array of float, shape (n,)
+        One distance per test point, in units that differ.
+
+    Raises
+    ------
+    ValueError
+        If the layers differ, there are no points, or a class has fewer than ``k`` training points.
+
+    Examples
+    --------
     >>> from metriscope.vq.capture.patterns import Layer
     >>> layers = (Layer("act", 8, "relu"),)
     >>> train, test = (Patterns(layers, np.array(rows, np.uint8)) for rows in ([[0], [7]], [[1], [255]]))
@@ -161,16 +182,28 @@ def region_count(p: Patterns) -> int:
     """Return the number of distinct patterns among the points: the linear regions that they visit.
 
     Where every layer is piecewise affine, points with the same pattern lie where the network is one affine
-    map; the number is a lower bound of the number of regions, and at most ``len(p)``. Of other layers it
-    counts the cells that their sign changes cut. No points visit no region.
+    map: the count is a lower bound of the number of regions, and at most ``len(p)``. For other layers it
+    counts the cells between their sign changes. Without points the count is 0.
 
     Regions as a measure of a network: Pascanu, Montúfar & Bengio, "On the number of response regions of
     deep feed forward networks with piece-wise linear activations" (ICLR 2014); Montúfar, Pascanu, Cho &
     Bengio, "On the number of linear regions of deep neural networks" (NeurIPS 2014).
 
-    Laws: does not change with the order of units or points, with points or units taken twice, with a positive
-    scale or a turned sign of a unit. A unit or a point more never makes it smaller.
+    Invariant to the order of units or points, to repeated points or units, and to a unit's positive scale or
+    flipped sign. An additional unit or point never decreases it.
 
+    Parameters
+    ----------
+    p : Patterns
+        The patterns of some points.
+
+    Returns
+    -------
+    int
+        The number of distinct patterns.
+
+    Examples
+    --------
     >>> from metriscope.vq.capture.patterns import Layer
     >>> region_count(Patterns((Layer("act", 8, "relu"),), np.array([[3], [1], [3]], np.uint8)))
     2
@@ -181,6 +214,18 @@ def region_count(p: Patterns) -> int:
 def pattern_multiplicities(p: Patterns) -> Int64[np.ndarray, " r"]:
     """Return how many points share each distinct pattern, largest first; they add up to ``len(p)``.
 
+    Parameters
+    ----------
+    p : Patterns
+        The patterns of some points.
+
+    Returns
+    -------
+    array of int64, shape (r,)
+        The number of points of each distinct pattern, in descending order.
+
+    Examples
+    --------
     >>> from metriscope.vq.capture.patterns import Layer
     >>> pattern_multiplicities(Patterns((Layer("act", 8, "relu"),), np.array([[3], [1], [3]], np.uint8)))
     array([2, 1])
@@ -188,27 +233,63 @@ def pattern_multiplicities(p: Patterns) -> Int64[np.ndarray, " r"]:
     if len(instance(p, "p", Patterns)) == 0 or p.width == 0:
         return np.full(int(len(p) > 0), len(p), np.int64)
     rows = np.ascontiguousarray(p.packed)
-    # One opaque value a row sorts by memory alone, many times quicker than sorting rows.
+    # One opaque value per row sorts by memory alone, many times faster than sorting rows.
     _, counts = np.unique(rows.view(np.dtype((np.void, rows.shape[1]))), return_counts=True)
     return np.sort(counts.astype(np.int64))[::-1].copy()
 
 
 def local_complexity(
-    model: nn.Module, point: Any, radius: float, samples: int | None = None, seed: int = 0, **options: Any
+    model: nn.Module,
+    point: Any,
+    radius: float,
+    samples: int | None = None,
+    seed: int = 0,
+    generator: torch.Generator | None = None,
+    **options: Any,
 ) -> int:
-    """Return how many bits change sign among the corners of a cross-polytope round ``point``.
+    """Return how many bits change sign among the corners of a cross-polytope around ``point``.
 
-    The corners are ``point ± radius * v_i`` for ``samples`` orthonormal directions ``v_i``, drawn uniformly,
-    each from its own stream of ``seed``; at most as many as the point has features, by default all up to 32.
-    A bit counts if it is not the same at every corner. For a unit of the first layer that is so exactly if its
-    hyperplane separates corners; for a deeper one it is a lower bound, since it may change and change back
-    between corners. ``options`` go to ``metriscope.capture``.
+    The corners are ``point ± radius * v_i`` for orthonormal directions ``v_i``. A bit counts if it is not the same at
+    every corner. For a unit of the first layer this is the case exactly if its hyperplane separates corners; for
+    deeper units the count is a lower bound, since a bit may change and change back between corners.
 
     After Humayun, Balestriero & Baraniuk, "Deep networks always grok and here is why" (ICML 2024).
 
-    Range: 0 to the number of bits. It is defined for a positive radius only, and anything else is an error.
+    Parameters
+    ----------
+    model : torch.nn.Module
+        Any module, as for :func:`capture`.
+    point : tensor or array of float
+        One input, without an axis of points.
+    radius : float
+        Distance of the corners from the point, positive.
+    samples : int, optional
+        Number of directions, at most the number of features of the point; by default all of them, up to 32.
+    seed : int
+        Seed of the directions, which are drawn uniformly, each from a stream of its own.
+    generator : torch.Generator, optional
+        Draw the directions from this generator in place of ``seed``.
+    **options
+        Further arguments of :func:`capture`.
+
+    Returns
+    -------
+    int
+        The number of bits that change, from 0 to the number of bits.
+
+    Raises
+    ------
+    ValueError
+        If the radius is not positive, ``samples`` is out of range, or the point does not hold floating-point numbers.
+
+    Examples
+    --------
+    >>> model = nn.Sequential(nn.Linear(2, 1), nn.ReLU())
+    >>> _ = model[0].weight.data.fill_(1.0), model[0].bias.data.zero_()
+    >>> local_complexity(model, np.zeros(2), 1.0), local_complexity(model, np.full(2, 9.0), 1.0)
+    (1, 0)
     """
-    corners = _corners(_checked_point(point), radius, samples, seed)
+    corners = _corners(_checked_point(point), radius, samples, _directions(seed, generator))
     # Capture is heavy, and the other counts do without it.
     from metriscope.vq.capture.capture import capture
 
@@ -222,15 +303,23 @@ def local_complexity(
 def naswot_score(p: Patterns) -> float:
     """Return ``log |det K|`` of the kernel ``K_ij = h - d_ij``, how many units agree at two points.
 
-    Larger means that the network tells the points apart more clearly. It is -inf, the logarithm of zero,
-    where ``K`` is singular within rounding: two equal patterns suffice, and so do more than ``h + 1`` points.
-    Without points or units there is no kernel, and the score is NaN.
+    Larger means that the network separates the points more clearly. After Mellor, Turner, Storkey & Crowley, "Neural
+    architecture search without training" (ICML 2021). Invariant to the order of units or points and to a unit's
+    positive scale or flipped sign, but not to an additional constant unit, which adds 1 to every entry of ``K``.
 
-    Mellor, Turner, Storkey & Crowley, "Neural architecture search without training" (ICML 2021).
+    Parameters
+    ----------
+    p : Patterns
+        The patterns of some points.
 
-    Laws: does not change with the order of units or points, with a positive scale or a turned sign of a unit.
-    It does with a unit that never changes, which adds 1 to every entry.
+    Returns
+    -------
+    float
+        The score. It is -inf if ``K`` is singular within rounding, as with two equal patterns or more than ``h + 1``
+        points, and NaN without points or units.
 
+    Examples
+    --------
     >>> from metriscope.vq.capture.patterns import Layer
     >>> p = Patterns((Layer("act", 8, "relu"),), np.array([[0], [255]], np.uint8))
     >>> bool(np.isclose(naswot_score(p), np.log(64)))
@@ -254,13 +343,20 @@ def _checked_point(point: Any) -> Tensor:
     return found
 
 
-def _corners(point: Float[Tensor, "*shape"], radius: float, samples: int | None, seed: int) -> Tensor:
+def _directions(seed: int, generator: torch.Generator | None) -> Callable[[int], torch.Generator]:
+    if generator is None:
+        return lambda i: stream(seed, "local-complexity", i)
+    return lambda i: instance(generator, "generator", torch.Generator)
+
+
+def _corners(
+    point: Float[Tensor, "*shape"], radius: float, samples: int | None, source: Callable[[int], torch.Generator]
+) -> Tensor:
     """Return the corners, those in the positive directions first."""
     features = point.numel()
     count = min(features, _DIRECTIONS) if samples is None else samples
     radius, count = number(radius, "radius", "(0, inf)"), integer(count, "samples", 1, features)
-    streams = [stream(seed, "local-complexity", i) for i in range(count)]
-    drawn = [torch.randn(features, generator=generator, dtype=torch.float64) for generator in streams]
+    drawn = [torch.randn(features, generator=source(i), dtype=torch.float64) for i in range(count)]
     # A positive diagonal of R makes the orthonormal columns uniformly distributed.
     axes, triangle = torch.linalg.qr(torch.stack(drawn, dim=1))
     steps = radius * (axes * triangle.diagonal().sign()).mT.reshape(count, *point.shape)

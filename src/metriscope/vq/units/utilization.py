@@ -1,11 +1,11 @@
-"""Which units a network uses: dead, rarely on, always on, and units that say what another says already.
+"""Which units a network uses: those that are dead, rarely on or always on, and duplicates of others.
 
 Axes: ``n`` points, ``u`` bits of a layer, ``c`` units as they are counted (bits, or channels of ``q`` bits).
 A unit is on at a point where its bit is 1, that is where its pre-activation is >= 0.
 
-Range: ``active`` lies in [0, 1]. Laws: nothing here changes with the order of the points, with every point
-taken twice, or with a positive scale of a unit; reordering units reorders the rows. Turning a unit's sign
-turns its share ``a`` into ``1 - a``, dead into always on, and duplicates into opposites.
+Range: ``active`` lies in [0, 1]. Utilization is invariant to the order of the points, to repeating every point, and to
+a positive scale of a unit; reordering units reorders the rows. Flipping a unit's sign changes its share ``a`` into
+``1 - a``, dead into always on, and duplicates into opposites.
 """
 
 from __future__ import annotations
@@ -28,19 +28,41 @@ By: TypeAlias = Literal["unit", "channel"]
 
 STATUSES = ("dead", "rare", "always on", "active")
 
-# Rows and bytes of a block: its unpacked bits stay in a CPU's cache while they are turned.
+# Rows and bytes of a block: its unpacked bits stay in the CPU cache while they are transposed.
 _ROWS = 4096
 _BYTES = 32
 
 
 @dataclass(frozen=True)
 class Utilization:
-    """How each unit is used, units in the order of the captured layers; arrays of one entry a unit.
+    """How each unit is used: arrays of one entry per unit, in the order of the captured layers.
 
-    ``active`` is the share of a unit's bits that are 1. ``duplicate_of`` is the first unit of the same layer with
-    the same bit at every point, if that comes before, so that the units without one are all different;
-    ``opposite_of`` the first with the opposite bit at every point. Both are -1 where there is none, and for dead
-    and always-on units, whose status says it all.
+    Parameters
+    ----------
+    points : int
+        Number of points.
+    rare : float
+        Share of points below which a unit that is on at some points is ``"rare"``.
+    layer : array of str
+        Name of the unit's layer.
+    unit : array of int64
+        Number of the unit within its layer.
+    active : array of float
+        Share of the unit's bits that are 1.
+    status : array of str
+        ``"dead"``, ``"rare"``, ``"always on"`` or ``"active"``.
+    duplicate_of : array of int64
+        The first earlier unit of the same layer with the same bit at every point; -1 if there is none, and for dead
+        and always-on units.
+    opposite_of : array of int64
+        The first unit of the same layer with the opposite bit at every point; -1 likewise.
+
+    Examples
+    --------
+    >>> p = Patterns((Layer("act", 2, "relu"),), np.array([[128], [192]], np.uint8))
+    >>> utilization(p).summary()[["layer", "units", "always on", "active"]]
+      layer  units  always on  active
+    0   act      2          1       1
     """
 
     points: int
@@ -56,13 +78,13 @@ class Utilization:
         return len(self.unit)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return one row a unit; ``duplicate_of`` and ``opposite_of`` are missing where there is none."""
+        """Return one row per unit; ``duplicate_of`` and ``opposite_of`` are missing where there is none."""
         columns = {name: getattr(self, name) for name in ("layer", "unit", "active", "status")}
         partners = {name: _or_missing(getattr(self, name)) for name in ("duplicate_of", "opposite_of")}
         return pd.DataFrame(columns | partners)
 
     def summary(self) -> pd.DataFrame:
-        """Return one row a layer: how many units it has, of each status, and that say nothing new."""
+        """Return one row per layer: its numbers of units, of units of each status, of duplicates and of opposites."""
         table = self.to_pandas()
         flags = {status: table["status"] == status for status in STATUSES}
         flags |= {"duplicates": table["duplicate_of"].notna(), "opposites": table["opposite_of"].notna()}
@@ -71,11 +93,30 @@ class Utilization:
 
 
 def utilization(p: Patterns, rare: float = 0.01, by: By = "unit") -> Utilization:
-    """Return how each unit of ``p`` is used; ``rare`` units are on, but at less than that share of points.
+    """Return which units of ``p`` are dead, rarely on, always on, or redundant.
 
-    A unit with several bits, one for each of its thresholds, has as many rows. ``by="channel"`` counts a channel
-    of a layer that has positions as one unit of them all: it is dead if it is never on at any position.
+    Parameters
+    ----------
+    p : Patterns
+        The patterns of some points.
+    rare : float
+        Units that are on at some points, but at less than this share of them, are ``"rare"``.
+    by : {"unit", "channel"}
+        ``"channel"`` counts all positions of a channel as one unit, which is dead if it is never on at any position.
+        A unit with several bits, one per threshold, has one row per bit.
 
+    Returns
+    -------
+    Utilization
+        Activity, status, duplicate and opposite of each unit.
+
+    Raises
+    ------
+    ValueError
+        If there are no points or no units, ``rare`` is not a share, or ``by`` is unknown.
+
+    Examples
+    --------
     >>> bits = np.array([[1, 0, 1, 0], [0, 0, 1, 1]], dtype=np.uint8)
     >>> p = Patterns((Layer("act", 4, "relu"),), np.packbits(bits, axis=1))
     >>> utilization(p).to_pandas()[["unit", "active", "status", "opposite_of"]]
@@ -185,13 +226,29 @@ def _or_missing(partner: Int64[np.ndarray, " c"]) -> pd.Series[int]:
 class UtilizationTracker:
     """Follow a model's units through its training: call it with each step, and read the tables at the end.
 
-    Only every ``every``-th step is measured, on ``x``; the model stays as it is. ``options`` go to
-    ``metriscope.capture``.
+    Parameters
+    ----------
+    model : torch.nn.Module
+        The model that is being trained; it is not changed.
+    x : tensor, array, data set or loader
+        The points to measure on, as for :func:`capture`.
+    every : int
+        Measure every so many steps.
+    rare : float
+        Share of points below which a unit is ``"rare"``, as for :func:`utilization`.
+    by : {"unit", "channel"}
+        What counts as a unit, as for :func:`utilization`.
+    **options
+        Further arguments of :func:`capture`.
 
-    >>> tracker = UtilizationTracker(model, x, every=100)  # doctest: +SKIP
-    >>> for step, batch in enumerate(loader):  # doctest: +SKIP
-    ...     train_on(batch)
-    ...     tracker(step)
+    Examples
+    --------
+    >>> import torch
+    >>> tracker = UtilizationTracker(torch.nn.Sequential(torch.nn.Linear(2, 3), torch.nn.ReLU()), np.eye(2), every=10)
+    >>> for step in range(20):
+    ...     _ = tracker(step)
+    >>> tracker.summary()["step"].tolist()
+    [0, 10]
     """
 
     def __init__(self, model: Any, x: Any, every: int = 1, rare: float = 0.01, by: By = "unit", **options: Any) -> None:
@@ -212,11 +269,11 @@ class UtilizationTracker:
         return self.records[step]
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return one row a measured step and unit."""
+        """Return one row per measured step and unit."""
         return self._stack({step: record.to_pandas() for step, record in self.records.items()})
 
     def summary(self) -> pd.DataFrame:
-        """Return one row a measured step and layer."""
+        """Return one row per measured step and layer."""
         return self._stack({step: record.summary() for step, record in self.records.items()})
 
     def _stack(self, tables: dict[int, pd.DataFrame]) -> pd.DataFrame:
