@@ -107,7 +107,7 @@ def _theory(plan: Plan) -> str:
 
 def _starts(results: Results) -> tuple[Block, ...]:
     text = (
-        "`init_from_clusters` runs k-means and places hyperplanes along the principal axes of each cluster, scaled to "
+        "`init_from_clusters_` runs k-means and places hyperplanes along the principal axes of each cluster, scaled to "
         "unit variance, through the cluster's mean; units beyond the number of axes mirror the first. With one "
         "cluster that is the sample's own whitening: what remains to be learned is the sampling error. With two "
         "clusters the start is wrong about the data on purpose."
