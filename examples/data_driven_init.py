@@ -34,7 +34,7 @@ if __name__ == "__main__":
         models = [ms.build("abs-l2-neg", DIM, 24, CLUSTERS, stream(seed, "init")) for seed in range(SEEDS)]
         firsts = [layer for model in models for layer in model if isinstance(layer, nn.Linear)]
         for seed, linear in enumerate(firsts if start == "clusters" else []):
-            ms.init_from_clusters(linear, x, CLUSTERS, stream(seed, "k-means"))
+            ms.init_from_clusters_(linear, x, CLUSTERS, stream(seed, "k-means"))
         curves = torch.tensor([losses(model, x, y) for model in models])
         told = [(step, summarize(curves[:, step])) for step in STEPS]
         print(f"{start:8s}", "  ".join(f"step {s}: {v.mean:.3f} ({v.low:.3f} to {v.high:.3f})" for s, v in told))

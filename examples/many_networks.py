@@ -22,7 +22,7 @@ def trained(seeds: Sequence[int]) -> Cohort:
     x, y = POINTS.float(), GAUSSIAN.distance(POINTS).float()
     models = [ms.Mahalanobis(5, activation="relu", generator=stream(seed, "init")) for seed in seeds]
     for seed, model in zip(seeds, models, strict=True):
-        ms.init_through_points(model.linear, x, stream(seed, "points"))
+        ms.init_through_points_(model.linear, x, stream(seed, "points"))
     protocol = Protocol(epochs=5_000, lr=1e-3)
     engine = engine_for(models[0], x, y, protocol, tuple(seeds))
     cohort = Cohort("relu", engine, stack_state(models), protocol)

@@ -17,7 +17,7 @@ def main() -> None:
     x, y = points.float(), gaussian.distance(points).float()
     models = [ms.Mahalanobis(DIM, generator=stream(seed, "init")) for seed in SEEDS]
     for seed, model in zip(SEEDS, models, strict=True):
-        ms.init_through_points(model.linear, x, stream(seed, "points"))
+        ms.init_through_points_(model.linear, x, stream(seed, "points"))
     protocol = Protocol(epochs=10_000, betas=(0.9, 0.99))
     cohort = Cohort("abs", engine_for(models[0], x, y, protocol, tuple(SEEDS)), stack_state(models), protocol)
     fit([cohort])

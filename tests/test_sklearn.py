@@ -25,7 +25,7 @@ ESTIMATORS = [
     MahalanobisNovelty(),
     MahalanobisNovelty(shrinkage=0.1, contamination=0.25),
     DistanceClassifier(),
-    DistanceClassifier(hidden=8, epochs=2),
+    DistanceClassifier(hidden=8, max_iter=2),
 ]
 
 
@@ -196,7 +196,7 @@ def test_priorities_are_even_and_those_of_their_places(first):
 @pytest.mark.parametrize("hidden", [None, 16])
 def test_the_network_takes_features_as_they_came(hidden):
     x, y = load_wine(return_X_y=True)
-    model = DistanceClassifier(hidden=hidden, epochs=3).fit(x, y)
+    model = DistanceClassifier(hidden=hidden, max_iter=3).fit(x, y)
     assert isinstance(model.network_, nn.Sequential)
     assert [type(layer) for layer in model.network_][-2:] == [OffsetL2, Neg]
     with torch.no_grad():
@@ -208,7 +208,7 @@ def test_the_network_takes_features_as_they_came(hidden):
 @pytest.mark.parametrize("hidden", [None, 16])
 def test_without_training_the_prototypes_are_the_means_of_the_classes(hidden):
     x, y = load_iris(return_X_y=True)
-    network = DistanceClassifier(hidden=hidden, epochs=0).fit(x, y).network_
+    network = DistanceClassifier(hidden=hidden, max_iter=0).fit(x, y).network_
     with torch.no_grad():
         features = network[:-2](torch.tensor(x)).numpy()
     means = [features[y == label].mean(0) for label in range(3)]
@@ -219,29 +219,31 @@ def test_without_training_the_prototypes_are_the_means_of_the_classes(hidden):
 def test_units_of_measurement_do_not_matter(hidden):
     x, y = load_iris(return_X_y=True)
     stretched = x * [0.001, 1.0, 1000.0, 10.0] + [5.0, 0.0, -3000.0, 0.0]
-    probabilities = [DistanceClassifier(hidden, epochs=5).fit(z, y).predict_proba(z) for z in (x, stretched)]
+    probabilities = [DistanceClassifier(hidden, max_iter=5).fit(z, y).predict_proba(z) for z in (x, stretched)]
     np.testing.assert_allclose(*probabilities, atol=1e-6)
 
 
 def test_training_beats_the_means_and_reaches_what_is_known_of_iris():
     # Three species, of which two overlap: nearly every method gets 95 % or a little more.
     x, y = load_iris(return_X_y=True)
-    means, trained = (cross_val_score(DistanceClassifier(epochs=e), x, y, cv=3).mean() for e in (0, 30))
+    means, trained = (cross_val_score(DistanceClassifier(max_iter=e), x, y, cv=3).mean() for e in (0, 30))
     assert trained > means
     assert trained > 0.93
 
 
 @pytest.mark.usefixtures("undrawn")
-def test_the_same_seed_gives_the_same_bits_and_another_seed_another_network():
+def test_the_same_random_state_gives_a_bit_identical_network_and_another_a_different_one():
     x, y = load_iris(return_X_y=True)
-    first, again, other = (DistanceClassifier(hidden=4, epochs=2, seed=s).fit(x, y).predict_proba(x) for s in (3, 3, 4))
+    first, again, other = (
+        DistanceClassifier(hidden=4, max_iter=2, random_state=s).fit(x, y).predict_proba(x) for s in (3, 3, 4)
+    )
     np.testing.assert_array_equal(first, again)
     assert not np.array_equal(first, other)
 
 
 def test_a_constant_feature_is_no_obstacle():
     x, y = load_iris(return_X_y=True)
-    model = DistanceClassifier(epochs=2).fit(np.column_stack([x, np.full(len(x), 7.0)]), y)
+    model = DistanceClassifier(max_iter=2).fit(np.column_stack([x, np.full(len(x), 7.0)]), y)
     assert all(bool(parameter.isfinite().all()) for parameter in model.network_.parameters())
 
 
@@ -249,10 +251,28 @@ def test_a_constant_feature_is_no_obstacle():
     ("options", "message"),
     [
         ({"hidden": 0}, "hidden must be a positive integer, got 0"),
-        ({"epochs": -1}, "epochs must be an integer of at least 0, got -1"),
+        ({"max_iter": -1}, "max_iter must be an integer of at least 0, got -1"),
         ({"lr": 0.0}, r"lr must lie in \(0, inf\), got 0.0"),
     ],
 )
 def test_bad_settings_of_the_classifier_are_refused(options, message):
     with pytest.raises(ValueError, match=message):
         DistanceClassifier(**options).fit([[0.0], [1.0]], [0, 1])
+
+
+def test_a_random_state_may_be_a_number_a_generator_or_none():
+    x, y = load_iris(return_X_y=True)
+
+    def probabilities(random_state):
+        return DistanceClassifier(hidden=4, max_iter=1, random_state=random_state).fit(x, y).predict_proba(x)
+
+    first, again = (probabilities(np.random.RandomState(5)) for _ in range(2))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(probabilities(None), probabilities(None))
+    with pytest.raises(ValueError, match="random_state must be an integer, got 'seven'"):
+        probabilities("seven")
+
+
+def test_the_number_of_epochs_is_recorded():
+    x, y = load_iris(return_X_y=True)
+    assert DistanceClassifier(max_iter=3).fit(x, y).n_iter_ == 3

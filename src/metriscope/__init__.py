@@ -1,6 +1,6 @@
 """Measure what a neural network measures.
 
-Names load when they are first used: importing the package draws nothing, reads nothing, and stays quick.
+Names are loaded when they are first used: importing the package is quick, and neither reads files nor draws numbers.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
         abs_to_relu,
         architectures,
         build,
-        init_from_clusters,
-        init_through_points,
+        init_from_clusters_,
+        init_through_points_,
         relu_to_abs,
     )
     from metriscope.vq import (
@@ -64,8 +64,8 @@ __all__ = [
     "capture",
     "describe",
     "heat_cosine",
-    "init_from_clusters",
-    "init_through_points",
+    "init_from_clusters_",
+    "init_through_points_",
     "linear_regions",
     "local_complexity",
     "naswot_score",
@@ -81,15 +81,16 @@ __all__ = [
 
 # Not in ``__all__``: ``from metriscope import *`` must not replace a user's own ``nn`` or ``data``.
 _MODULES = ("data", "functional", "nn", "probes", "rng", "sklearn", "vq")
+_OLD_NAMES = ("init_from_clusters", "init_through_points")
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"metriscope.{name}")
-    if name in __all__:
-        # Whatever reads patterns loads the layers too, so the first look costs nothing.
+    if name in __all__ or name in _OLD_NAMES:
+        # metriscope.vq imports metriscope.nn anyway, so looking there first costs nothing.
         home = import_module("metriscope.nn")
-        return getattr(home if name in home.__all__ else import_module("metriscope.vq"), name)
+        return getattr(home if hasattr(home, name) else import_module("metriscope.vq"), name)
     raise AttributeError(f"module 'metriscope' has no attribute {name!r}")
 
 

@@ -1,4 +1,4 @@
-"""Estimators for scikit-learn: novelty as a Mahalanobis distance, classes by distance to prototypes.
+"""Estimators for scikit-learn: novelty by Mahalanobis distance, classes by distance to prototypes.
 
 Axes: ``n`` points, ``d`` features, ``k`` classes. Everything is computed in float64.
 """
@@ -12,6 +12,7 @@ import numpy as np
 import torch
 from jaxtyping import Float64, Int64
 from sklearn.base import BaseEstimator, ClassifierMixin, OutlierMixin
+from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, validate_data
 from threadpoolctl import threadpool_limits
@@ -26,13 +27,13 @@ from metriscope.train import Cohort, Protocol, StackedEngine
 __all__ = ["DistanceClassifier", "MahalanobisNovelty"]
 
 _BATCH = 256
-# Points kept to place a threshold: a share of 10 % of them is that of all points to 0.3 points.
+# How many points are kept to set the threshold: enough to estimate a share of 10 % to within 0.3 percentage points.
 _KEPT = 8192
 
 
 @dataclass(frozen=True)
 class StreamMoments:
-    """What two sets of points must remember to be joined: sums over the deviations ``c`` from their mean."""
+    """Sums over a set of points from which those of two sets together can be computed; ``c`` is point - mean."""
 
     count: int
     mean: Float64[np.ndarray, " d"]
@@ -59,9 +60,9 @@ def moments(x: Float64[np.ndarray, "n d"]) -> StreamMoments:
 
 
 def merge(first: StreamMoments, second: StreamMoments) -> StreamMoments:
-    """Return the moments of both sets together, as if they had come at once.
+    """Return the moments of the union of two sets of points.
 
-    The pairwise update of Chan, Golub & LeVeque (1983), carried on to the fourth order.
+    This is the pairwise update of Chan, Golub & LeVeque (1983), extended to the fourth order.
 
     >>> merge(moments(np.array([[1.0]])), moments(np.array([[3.0]])))
     StreamMoments(count=2, mean=array([2.]), scatter=array([[2.]]), cubic=array([0.]), quartic=2.0)
@@ -77,18 +78,18 @@ def _about(part: StreamMoments, center: Float64[np.ndarray, " d"]) -> tuple[np.n
     """Return the sums of a set about another center: each deviation ``c`` becomes ``c - shift``."""
     shift = center - part.mean
     square, spread = float(shift @ shift), float(np.trace(part.scatter))
-    turned = part.scatter @ shift
+    moved = part.scatter @ shift
     scatter = part.scatter + part.count * np.outer(shift, shift)
-    cubic = part.cubic - 2 * turned - (spread + part.count * square) * shift
-    quartic = part.quartic + 4 * shift @ (turned - part.cubic) + square * (2 * spread + part.count * square)
+    cubic = part.cubic - 2 * moved - (spread + part.count * square) * shift
+    quartic = part.quartic + 4 * shift @ (moved - part.cubic) + square * (2 * spread + part.count * square)
     return scatter, cubic, float(quartic)
 
 
 def ledoit_wolf_shrinkage(found: StreamMoments) -> float:
-    """Return the shrinkage towards a multiple of the identity that is best in expectation.
+    """Return the shrinkage towards a multiple of the identity with the least expected error.
 
-    Ledoit & Wolf, "A well-conditioned estimator for large-dimensional covariance matrices" (2004), written
-    in moments, so that points need not be kept. It is 0 for one feature, whose variance is its own target.
+    Ledoit & Wolf, "A well-conditioned estimator for large-dimensional covariance matrices" (2004), computed from
+    moments, so that points need not be kept. It is 0 for one feature, whose variance equals the target.
 
     >>> round(ledoit_wolf_shrinkage(moments(np.array([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -2.0]]))), 4)
     0.9444
@@ -100,24 +101,26 @@ def ledoit_wolf_shrinkage(found: StreamMoments) -> float:
     square = float(np.square(cov).sum())
     noise = (found.quartic / found.count - square) / found.count
     spread = square - np.trace(cov) ** 2 / d
-    # Points whose covariance is its own target already can be shrunk by any amount: none is the least.
+    # A covariance that equals the target is not changed by any shrinkage: choose none.
     return float(min(noise, spread) / spread) if spread > 0 and noise > 0 else 0.0
 
 
 class MahalanobisNovelty(OutlierMixin, BaseEstimator):  # type: ignore[misc]
-    """The Mahalanobis distance to all points seen so far, as a novelty detector.
+    """A novelty detector: the Mahalanobis distance to all points seen so far.
 
-    ``novelty`` is the distance: larger means less like training. ``score_samples``, ``decision_function`` and
-    ``predict`` follow scikit-learn, where larger means more normal and -1 is an outlier.
+    ``novelty`` is the distance: larger means less like the training points. ``score_samples``,
+    ``decision_function`` and ``predict`` follow scikit-learn: larger means more normal, and -1 is an outlier.
 
     Parameters
     ----------
     shrinkage : float in [0, 1] or "ledoit-wolf"
-        How far the covariance is drawn towards ``trace / d`` times the identity.
+        The weight of ``trace / d`` times the identity in the covariance.
     contamination : float in (0, 0.5]
-        The share of training points beyond the threshold, which is placed among their distances. Of more than 8,192
-        points as many are kept for that, an even sample that does not depend on how the points were split.
+        The share of training points beyond the threshold. The threshold is set from at most 8,192 points, a uniform
+        sample that does not depend on how the points were split into calls of ``partial_fit``.
 
+    Examples
+    --------
     >>> model = MahalanobisNovelty(shrinkage=0.0).fit([[1.0, 0.0], [-1.0, 0.0], [0.0, 2.0], [0.0, -2.0]])
     >>> model.novelty([[0.0, 0.0], [1.0, 0.0]]).round(4)
     array([0.    , 1.4142])
@@ -136,17 +139,17 @@ class MahalanobisNovelty(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         self.contamination = contamination
 
     def fit(self, X: Any, y: None = None) -> MahalanobisNovelty:
-        """Measure the mean and covariance of ``X``, and place the threshold among its distances."""
+        """Estimate the mean and covariance of ``X`` and set the threshold."""
         self._check_parameters()
         x = _points(self, X, ensure_min_samples=2)
         self._learn(moments(x))
         self._keep(x, 0)
-        # Points that do not spread have no distances: say so here, not at the first prediction.
+        # Points that do not vary have no distances: raise the error here, not at the first prediction.
         _ = self.offset_
         return self
 
     def partial_fit(self, X: Any, y: None = None) -> MahalanobisNovelty:
-        """Add the points of ``X`` to those seen before: mean, covariance and threshold are those of one piece."""
+        """Add the points of ``X``; the result is that of fitting all points seen so far at once."""
         self._check_parameters()
         begun = hasattr(self, "moments_")
         x = _points(self, X, reset=not begun)
@@ -165,7 +168,7 @@ class MahalanobisNovelty(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         return self._offset
 
     def _keep(self, x: Float64[np.ndarray, "n d"], before: int) -> None:
-        """Add points to the sample, of which those with the smallest priorities stay."""
+        """Add points to the sample and keep those with the smallest priorities."""
         drawn = priorities(np.arange(before, before + len(x)))
         points, ranks = (
             (np.concatenate([self.sample_, x]), np.concatenate([self._ranks, drawn])) if before else (x, drawn)
@@ -211,20 +214,26 @@ class MahalanobisNovelty(OutlierMixin, BaseEstimator):  # type: ignore[misc]
 
 
 class DistanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """Classes by the nearest prototype, each with a distance of its own: ``OffsetL2``, trained with Adam.
+    """A classifier that chooses the nearest prototype, each with its own weighted distance, trained with Adam.
 
-    Prototypes begin at the means of the classes. The trained network is ``network_``, a plain
-    ``nn.Sequential`` on features as they came, whose outputs are negative distances.
+    Prototypes start at the means of the classes. The trained network is ``network_``, an ``nn.Sequential`` that takes
+    unscaled features and returns negative distances; its head is :class:`metriscope.nn.OffsetL2`.
 
     Parameters
     ----------
     hidden : int or None
-        Units of a hidden layer with absolute values, in whose space the distances are taken; None for none.
-    epochs, lr : int, float
-        How long and how quickly to train.
-    seed : int
-        The address of every random draw: the same seed gives the same network.
+        The number of units of a hidden layer with absolute values, after which distances are measured; None for no
+        hidden layer.
+    max_iter : int
+        The number of epochs.
+    lr : float
+        The learning rate.
+    random_state : int, numpy.random.RandomState or None
+        What the network and the order of points are drawn from: the same integer gives the same network, None another
+        one each time.
 
+    Examples
+    --------
     >>> x = np.array([[0.0, 0.0], [0.0, 1.0], [5.0, 5.0], [5.0, 6.0]])
     >>> DistanceClassifier().fit(x, ["a", "a", "b", "b"]).predict([[1.0, 1.0], [4.0, 4.0]]).tolist()
     ['a', 'b']
@@ -232,34 +241,43 @@ class DistanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
 
     classes_: np.ndarray
     network_: nn.Sequential
+    n_iter_: int
 
-    def __init__(self, hidden: int | None = None, epochs: int = 30, lr: float = 0.05, seed: int = 0) -> None:
+    def __init__(
+        self,
+        hidden: int | None = None,
+        max_iter: int = 30,
+        lr: float = 0.05,
+        random_state: int | np.random.RandomState | None = 0,
+    ) -> None:
         self.hidden = hidden
-        self.epochs = epochs
+        self.max_iter = max_iter
         self.lr = lr
-        self.seed = seed
+        self.random_state = random_state
 
     def fit(self, X: Any, y: Any) -> DistanceClassifier:
         """Learn the prototypes and the weights of their distances."""
         self._check_parameters()
         x, y = validate_data(self, _untensored(X), _untensored(y, "y"), dtype=np.float64)
         x = contiguous(x)
-        # Labels too large for whole numbers are labels all the same, and no reason to warn.
+        # Labels that are too large for an integer are valid labels, and no reason to warn.
         with np.errstate(invalid="ignore"):
             check_classification_targets(y)
         self.classes_, labels = np.unique(y, return_inverse=True)
         points, targets = torch.tensor(x), torch.tensor(labels)
         mean, scale = points.mean(0), points.std(0, correction=0)
-        # A feature that never changes tells nothing, and must not be divided by zero.
+        # A feature that never changes has a scale of zero, which must not be divided by.
         scale = torch.where(scale > 0, scale, 1.0)
-        scaled, network = (points - mean) / scale, self._network(points.shape[1])
+        seed = self._seed()
+        scaled, network = (points - mean) / scale, self._network(points.shape[1], seed)
         _start_at_means(network, scaled, targets)
-        protocol = Protocol(epochs=self.epochs, lr=self.lr, batch_size=_BATCH, loss="cross-entropy")
-        self.network_ = _unscaled(_trained(network, (scaled, targets), protocol, self.seed), mean, scale)
+        protocol = Protocol(epochs=self.max_iter, lr=self.lr, batch_size=_BATCH, loss="cross-entropy")
+        self.network_ = _unscaled(_trained(network, (scaled, targets), protocol, seed), mean, scale)
+        self.n_iter_ = self.max_iter
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Return negative distances; for two classes, how much nearer the second is than the first."""
+        """Return negative distances; for two classes, the distance to the first minus that to the second."""
         scores = self._scores(X).numpy()
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
@@ -281,21 +299,25 @@ class DistanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     def _check_parameters(self) -> None:
         if self.hidden is not None:
             integer(self.hidden, "hidden")
-        integer(self.epochs, "epochs", least=0)
+        integer(self.max_iter, "max_iter", least=0)
         number(self.lr, "lr", "(0, inf)")
-        integer(self.seed, "seed", least=None)
 
-    def _network(self, features: int) -> nn.Sequential:
-        generator, classes = stream(self.seed, "distance-classifier"), len(self.classes_)
+    def _seed(self) -> int:
+        if self.random_state is None or isinstance(self.random_state, np.random.RandomState):
+            return int(check_random_state(self.random_state).randint(2**31 - 1))
+        return integer(self.random_state, "random_state", least=None)
+
+    def _network(self, features: int, seed: int) -> nn.Sequential:
+        generator, classes = stream(seed, "distance-classifier"), len(self.classes_)
         if self.hidden is None:
             return nn.Sequential(OffsetL2(features, classes, generator=generator), Neg()).double()
         return build("abs-l2-neg", features, self.hidden, classes, generator=generator).double()
 
 
 def priorities(places: Int64[np.ndarray, " n"]) -> np.ndarray:
-    """Return a number for each place in a stream, as good as random and always the same (Steele et al. 2014, SplitMix).
+    """Return a pseudorandom number for each position in a stream, always the same (Steele et al. 2014, SplitMix).
 
-    The points with the smallest numbers are an even sample of any stream, however it is split.
+    The points with the smallest numbers are a uniform sample of the stream, however it is split.
 
     >>> priorities(np.arange(2)).tolist()
     [16294208416658607535, 7960286522194355700]
@@ -313,8 +335,8 @@ def _points(estimator: BaseEstimator, X: Any, **options: Any) -> Float64[np.ndar
 
 
 def _untensored(values: Any, name: str = "X") -> Any:
-    """Return a tensor as an array; scikit-learn checks whatever else may come, in its own words."""
-    # scikit-learn would take dates as numbers and masked entries as what lies below the mask.
+    """Return a tensor as an array, and anything else as it is, for scikit-learn to check."""
+    # scikit-learn would read dates as numbers and ignore the mask of masked arrays.
     odd = isinstance(values, np.ndarray) and values.dtype.kind in "mMV"
     if odd or isinstance(values, np.ma.MaskedArray):
         return plain_array(values, name)
@@ -324,7 +346,7 @@ def _untensored(values: Any, name: str = "X") -> Any:
 
 
 def _start_at_means(network: nn.Sequential, x: Tensor, labels: Tensor) -> None:
-    """Put each class's prototype at the mean of its points, as the head sees them."""
+    """Put each class's prototype at the mean of its points, in the inputs of the head."""
     with torch.no_grad():
         features = network[:-2](x)
         means = [features[labels == label].mean(0) for label in range(int(labels.max()) + 1)]
@@ -334,14 +356,14 @@ def _start_at_means(network: nn.Sequential, x: Tensor, labels: Tensor) -> None:
 def _trained(network: nn.Sequential, data: tuple[Tensor, Tensor], protocol: Protocol, seed: int) -> nn.Sequential:
     engine = StackedEngine(network, *data, protocol, (seed,))
     cohort = Cohort("the classifier", engine, stack_state([network]), protocol)
-    # Small batches gain nothing from more threads, and sums in one order give the same bits on any machine.
+    # Small batches gain nothing from more threads, and one thread sums in the same order on any machine.
     with threadpool_limits(limits=1):
         cohort.advance(protocol.epochs)
     return unstack(network, cohort.parameters, 0)
 
 
 def _unscaled(network: nn.Sequential, mean: Tensor, scale: Tensor) -> nn.Sequential:
-    """Write the scaling of the features into the first layer, so that the network takes them as they come."""
+    """Move the scaling of the features into the first layer, so that the network takes unscaled features."""
     first = network[0]
     with torch.no_grad():
         if isinstance(first, OffsetL2):

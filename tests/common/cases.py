@@ -85,23 +85,28 @@ def _novelty_of(X):
 
 
 def _classify(X, y):
-    return ms.sklearn.DistanceClassifier(epochs=1).fit(X, y).predict_proba(POINTS)
+    return ms.sklearn.DistanceClassifier(max_iter=1).fit(X, y).predict_proba(POINTS)
 
 
 def _classes_of(X):
     return CLASSIFIER.predict_proba(X)
 
 
-CLASSIFIER = ms.sklearn.DistanceClassifier(epochs=1).fit(POINTS, LABELS)
+CLASSIFIER = ms.sklearn.DistanceClassifier(max_iter=1).fit(POINTS, LABELS)
 
 CASES = [
     # Probes
     Case("centering", lambda mean: probes.centering(linear(), mean), {"mean": MEAN}),
-    Case("probes.mirrored_pairs", probes.mirrored_pairs, {"weight": np.concatenate([WEIGHT, -WEIGHT[:1]])}),
-    Case("probes.sphericity", probes.sphericity, {"weight": WEIGHT, "cov": COV}),
-    Case("eigen_recovery", probes.eigen_recovery, {"weight": WEIGHT, "cov": COV}),
-    Case("metric_error", probes.metric_error, {"weight": WEIGHT, "cov": COV}),
-    Case("metric_rank", lambda mean, cov: probes.metric_rank(linear(), mean, cov), {"mean": MEAN, "cov": COV}),
+    Case(
+        "probes.mirrored_pairs",
+        probes.mirrored_pairs,
+        {"layer": np.concatenate([WEIGHT, -WEIGHT[:1]])},
+        also=("weight",),
+    ),
+    Case("probes.sphericity", probes.sphericity, {"layer": WEIGHT, "cov": COV}, also=("weight",)),
+    Case("eigen_recovery", probes.eigen_recovery, {"layer": WEIGHT, "cov": COV}, also=("weight",)),
+    Case("metric_error", probes.metric_error, {"layer": WEIGHT, "cov": COV}, also=("weight",)),
+    Case("metric_rank", probes.metric_rank, {"layer": WEIGHT, "mean": MEAN, "cov": COV}, also=("weight",)),
     Case(
         "perturbation",
         lambda x, y: probes.perturbation(network(), x, y, kinds=("scale",), levels={"scale": (0.5, 1.0)}),
@@ -153,8 +158,8 @@ CASES = [
     Case("holm", functional.holm, {"p_values": np.array([0.25, 0.5, 0.125])}, carries=True),
     # Layers and their beginnings
     Case("from_gaussian", ms.Mahalanobis.from_gaussian, {"mean": MEAN, "cov": COV}),
-    Case("init_through_points", lambda x: ms.init_through_points(linear(), x, generator()), {"x": POINTS}),
-    Case("init_from_clusters", lambda x: ms.init_from_clusters(linear(), x, 2, generator()), {"x": POINTS}),
+    Case("init_through_points_", lambda x: ms.init_through_points_(linear(), x, generator()), {"x": POINTS}),
+    Case("init_from_clusters_", lambda x: ms.init_from_clusters_(linear(), x, 2, generator()), {"x": POINTS}),
     Case(
         "OffsetL2.forward",
         lambda x: ms.OffsetL2(3, 2, generator=generator(), dtype=torch.float64)(x),

@@ -31,7 +31,7 @@ def test_there_are_forty_kinds_of_odd_arrays_and_forty_functions():
 
 WRONG_COUNTS = [0, -1, 1.5, True, "3", None, float("nan"), [2], np.array([2.0]), 2j]
 COUNTS = [
-    ("n_clusters", lambda n: ms.init_from_clusters(linear(), POINTS, n)),
+    ("n_clusters", lambda n: ms.init_from_clusters_(linear(), POINTS, n)),
     ("in_features", lambda n: ms.OffsetL2(n, 3)),
     ("out_features", lambda n: ms.OffsetL2(3, n)),
     ("in_features", lambda n: ms.Mahalanobis(n)),
@@ -105,9 +105,7 @@ OF_MODELS = [
     ("model", ms.linear_regions),
     ("model", lambda model: ms.local_complexity(model, MEAN, 1.0)),
     ("model", lambda model: probes.perturbation(model, POINTS, LABELS)),
-    ("linear", lambda model: probes.centering(model, MEAN)),
-    ("linear", lambda model: probes.metric_rank(model, MEAN, COV)),
-    ("linear", lambda model: ms.init_through_points(model, POINTS)),
+    ("linear", lambda model: ms.init_through_points_(model, POINTS)),
 ]
 
 

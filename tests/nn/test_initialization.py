@@ -9,7 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch import nn
 
-from metriscope.nn import init_from_clusters, init_through_points
+import metriscope
+from metriscope.nn import init_from_clusters_, init_through_points_
+from metriscope.nn.initialization import fresh_linear
 from metriscope.rng import stream
 
 few = settings(max_examples=15, deadline=None)
@@ -42,7 +44,7 @@ def whitening(cluster):
 def test_each_hyperplane_passes_through_a_point_and_the_weights_stay(seed, d, k):
     layer, x = linear(d, k), draw(seed, 7, d)
     weight = layer.weight.detach().clone()
-    assert init_through_points(layer, x, stream(seed)) is layer
+    assert init_through_points_(layer, x, stream(seed)) is layer
     assert layer(x).abs().min(0).values.max() < 1e-12
     assert torch.equal(layer.weight, weight)
 
@@ -51,7 +53,7 @@ def test_points_are_drawn_from_the_generator_and_reach_all_of_the_data():
     x = draw(0, 5, 2)
     one, other = (linear(2, 400).requires_grad_(False) for _ in range(2))
     other.load_state_dict(one.state_dict())
-    assert torch.equal(init_through_points(one, x, stream(1)).bias, init_through_points(other, x, stream(1)).bias)
+    assert torch.equal(init_through_points_(one, x, stream(1)).bias, init_through_points_(other, x, stream(1)).bias)
     assert set(one(x).abs().argmin(0).tolist()) == {0, 1, 2, 3, 4}
 
 
@@ -59,7 +61,7 @@ def test_points_are_drawn_from_the_generator_and_reach_all_of_the_data():
 @given(seed=seeds, d=st.integers(1, 6))
 def test_one_cluster_and_as_many_units_as_features_whiten_the_sample(seed, d):
     x = draw(seed, 40, d) @ draw(seed, d, d) + 5
-    layer = init_from_clusters(linear(d, d), x, 1, stream(seed)).requires_grad_(False)
+    layer = init_from_clusters_(linear(d, d), x, 1, stream(seed)).requires_grad_(False)
     sample = np.cov(x.numpy().T).reshape(d, d)
     weight = layer.weight.numpy()
     np.testing.assert_allclose(weight @ sample @ weight.T, np.eye(d), atol=1e-6)
@@ -70,7 +72,7 @@ def test_one_cluster_and_as_many_units_as_features_whiten_the_sample(seed, d):
 @given(seed=st.integers(0, 2**16))
 def test_each_cluster_is_whitened_and_larger_ones_get_the_units_left_over(seed):
     parts, x = blobs(seed, [20, 60, 40])
-    layer = init_from_clusters(linear(3, 8), x, 3, stream(seed)).requires_grad_(False)
+    layer = init_from_clusters_(linear(3, 8), x, 3, stream(seed)).requires_grad_(False)
     start = 0
     for cluster, units in ((parts[1], 3), (parts[2], 3), (parts[0], 2)):
         weight, bias = layer.weight[start : start + units], layer.bias[start : start + units]
@@ -82,7 +84,7 @@ def test_each_cluster_is_whitened_and_larger_ones_get_the_units_left_over(seed):
 
 
 def test_units_beyond_the_directions_are_mirrors_in_the_same_order_and_then_come_again():
-    layer = init_from_clusters(linear(2, 7), draw(2, 30, 2), 1, stream(2)).requires_grad_(False)
+    layer = init_from_clusters_(linear(2, 7), draw(2, 30, 2), 1, stream(2)).requires_grad_(False)
     planes = torch.cat([layer.weight, layer.bias[:, None]], dim=1)
     assert torch.equal(planes[2:4], -planes[:2])
     assert torch.equal(planes[4:6], planes[:2])
@@ -91,21 +93,21 @@ def test_units_beyond_the_directions_are_mirrors_in_the_same_order_and_then_come
 
 def test_directions_without_variance_are_skipped():
     x = torch.cat([draw(3, 30, 2), torch.full((30, 1), 0.1, dtype=torch.float64)], dim=1)
-    layer = init_from_clusters(linear(3, 4), x, 1, stream(3)).requires_grad_(False)
+    layer = init_from_clusters_(linear(3, 4), x, 1, stream(3)).requires_grad_(False)
     assert bool((layer.weight[:, 2].abs() < 1e-6).all())
     assert torch.equal(layer.weight[2:], -layer.weight[:2])
 
 
 def test_a_cluster_smaller_than_its_space_uses_the_directions_it_has():
     x = draw(4, 3, 10)
-    layer = init_from_clusters(linear(10, 4), x, 1, stream(4)).requires_grad_(False)
+    layer = init_from_clusters_(linear(10, 4), x, 1, stream(4)).requires_grad_(False)
     assert torch.equal(layer.weight[2:], -layer.weight[:2])
     np.testing.assert_allclose(layer(x)[:, :2].var(0), [1, 1], rtol=1e-9)
 
 
 def test_fewer_units_than_clusters_go_to_the_largest():
     parts, x = blobs(5, [1, 50, 30])
-    layer = init_from_clusters(linear(3, 2), x, 3, stream(5)).requires_grad_(False)
+    layer = init_from_clusters_(linear(3, 2), x, 3, stream(5)).requires_grad_(False)
     centers = torch.stack([parts[1].mean(0), parts[2].mean(0)])
     assert layer(centers).diagonal().abs().max() < 1e-9
 
@@ -114,24 +116,24 @@ def test_the_generator_decides_and_the_global_state_stays():
     x, before = draw(6, 200, 4), torch.random.get_rng_state()
     layers = [linear(4, 12) for _ in range(2)]
     before = torch.random.get_rng_state()
-    one, other = (init_from_clusters(layer, x, 4, stream(6)).state_dict() for layer in layers)
+    one, other = (init_from_clusters_(layer, x, 4, stream(6)).state_dict() for layer in layers)
     torch.testing.assert_close(one, other)
-    init_through_points(layers[0], x, stream(6))
+    init_through_points_(layers[0], x, stream(6))
     assert torch.equal(torch.random.get_rng_state(), before)
 
 
 def test_float32_layers_and_read_only_arrays_are_welcome():
     x = draw(7, 30, 2).numpy()
     x.flags.writeable = False
-    layer = init_from_clusters(nn.Linear(2, 2), x, 1, stream(7))
-    exact = init_from_clusters(linear(2, 2), x, 1, stream(7))
+    layer = init_from_clusters_(nn.Linear(2, 2), x, 1, stream(7))
+    exact = init_from_clusters_(linear(2, 2), x, 1, stream(7))
     assert torch.equal(layer.weight, exact.weight.float())
-    assert init_through_points(layer, x).bias.dtype is torch.float32
+    assert init_through_points_(layer, x).bias.dtype is torch.float32
 
 
 @pytest.mark.parametrize(
     "init",
-    [init_through_points, lambda layer, x: init_from_clusters(layer, x, 1)],
+    [init_through_points_, lambda layer, x: init_from_clusters_(layer, x, 1)],
     ids=["points", "clusters"],
 )
 def test_what_is_no_data_for_the_layer_is_refused(init):
@@ -152,13 +154,25 @@ def test_clusters_that_cannot_be_are_refused_and_the_layer_stays():
     layer = nn.Linear(2, 4)
     before = layer.weight.detach().clone()
     with pytest.raises(ValueError, match="n_clusters must be a positive integer, got 0"):
-        init_from_clusters(layer, torch.ones(3, 2), 0)
+        init_from_clusters_(layer, torch.ones(3, 2), 0)
     with pytest.raises(ValueError, match="5 clusters need at least as many points, got 3"):
-        init_from_clusters(layer, torch.ones(3, 2), 5)
+        init_from_clusters_(layer, torch.ones(3, 2), 5)
     with pytest.raises(ValueError, match="x has only 1 distinct points, too few for 2 clusters"):
-        init_from_clusters(layer, torch.full((3, 2), 0.1), 2)
+        init_from_clusters_(layer, torch.full((3, 2), 0.1), 2)
     with pytest.raises(ValueError, match="a cluster of 3 points varies in no direction"):
-        init_from_clusters(layer, torch.full((3, 2), 0.1), 1)
+        init_from_clusters_(layer, torch.full((3, 2), 0.1), 1)
     with pytest.raises(ValueError, match="a cluster of 1 point varies in no direction"):
-        init_from_clusters(layer, torch.eye(2), 2)
+        init_from_clusters_(layer, torch.eye(2), 2)
     assert torch.equal(layer.weight, before)
+
+
+@pytest.mark.parametrize("name", ["init_from_clusters", "init_through_points"])
+def test_the_old_names_still_work_and_warn(name):
+    x, counts = draw(8, 30, 2), {"n_clusters": 2} if "clusters" in name else {}
+    one, other = (fresh_linear(2, 4, generator=stream(8)).double() for _ in range(2))
+    for module in (metriscope, metriscope.nn):
+        with pytest.warns(DeprecationWarning, match=f"{name} is deprecated: call {name}_$"):
+            assert getattr(module, name)(one, x, **counts, generator=stream(8)) is one
+        assert name not in module.__all__
+    getattr(metriscope, f"{name}_")(other, x, **counts, generator=stream(8))
+    torch.testing.assert_close(one.state_dict(), other.state_dict(), rtol=0, atol=0)

@@ -125,3 +125,46 @@ def test_thresholds_and_shapes_that_make_no_pairs_are_refused():
         probes.mirrored_pairs(torch.eye(2), threshold=0)
     with pytest.raises(ValueError, match=r"weight must have the shape \(units, features\), got \(2,\)"):
         probes.mirrored_pairs(torch.ones(2))
+
+
+def test_a_layer_its_weight_and_its_parameters_are_measured_alike():
+    weight, bias, mean = planes(3, 4, 3)
+    linear, cov = layer(weight, bias), np.diag([3.0, 2.0, 1.0])
+    measures = {
+        "mirrored_pairs": lambda given: probes.mirrored_pairs(given, 0.1),
+        "sphericity": lambda given: probes.sphericity(given, cov),
+        "metric_error": lambda given: probes.metric_error(given, cov),
+        "eigen_recovery": lambda given: probes.eigen_recovery(given, cov).to_pandas().to_numpy().tolist(),
+        "metric_rank": lambda given: probes.metric_rank(given, mean, cov).eigenvalues.tolist(),
+    }
+    for name, measure in measures.items():
+        expected = measure(linear)
+        assert expected, name
+        assert measure(weight) == measure(weight.numpy()) == measure((weight, bias)) == expected, name
+
+
+def test_probes_that_need_biases_take_a_layer_or_both_parameters():
+    weight, bias, mean = planes(4, 4, 3)
+    expected = probes.centering(layer(weight, bias), mean)
+    np.testing.assert_array_equal(probes.centering((weight, bias.numpy()), mean), expected)
+    constant = probes.metric_rank(layer(weight, bias), mean, np.eye(3)).constant
+    assert probes.metric_rank((weight, bias), mean, np.eye(3)).constant == constant
+    without = probes.metric_rank(layer(weight), mean, np.eye(3)).constant
+    assert probes.metric_rank(weight, mean, np.eye(3)).constant == without != constant
+
+
+@pytest.mark.parametrize("thing", [None, "layer", np.ones((2, 2)), nn.ReLU(), 3])
+def test_centering_of_what_has_no_bias_is_refused(thing):
+    with pytest.raises(ValueError, match=r"^layer must be a torch\.nn\.Linear or a pair \(weight, bias\), got "):
+        probes.centering(thing, np.zeros(2))
+
+
+@pytest.mark.parametrize("thing", [None, "layer", nn.Linear, nn.ReLU(), {}, 3])
+def test_what_is_neither_a_layer_nor_a_weight_is_refused(thing):
+    for probe in (probes.sphericity, probes.metric_error, probes.eigen_recovery):
+        with pytest.raises(ValueError, match=r"^weight must [^\n]*, got [^\n]*$"):
+            probe(thing, np.eye(2))
+    with pytest.raises(ValueError, match=r"^weight must [^\n]*, got [^\n]*$"):
+        probes.metric_rank(thing, np.zeros(2), np.eye(2))
+    with pytest.raises(ValueError, match=r"^bias must have the shape \(2,\), got \(3,\)"):
+        probes.centering((np.eye(2), np.ones(3)), np.zeros(2))

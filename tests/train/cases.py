@@ -8,7 +8,7 @@ import torch
 from torch.nn import functional as F
 
 from metriscope.data import random_gaussian
-from metriscope.nn import Mahalanobis, build, init_through_points, stack_state
+from metriscope.nn import Mahalanobis, build, init_through_points_, stack_state
 from metriscope.rng import stream
 from metriscope.train import Cohort, Protocol, engine_for
 
@@ -34,7 +34,7 @@ def problem(points, dim, dtype=torch.float32):
 def network(x, activation="abs", trial=0, hidden=None):
     """Return a distance network whose hyperplanes go through the points, in their precision."""
     model = Mahalanobis(x.shape[1], hidden, activation, generator=stream(trial, "weights"), dtype=x.dtype)
-    init_through_points(model.linear, x, generator=stream(trial, "through"))
+    init_through_points_(model.linear, x, generator=stream(trial, "through"))
     return model
 
 

@@ -23,7 +23,7 @@ _BLOCK_ACCELERATOR = 2**24
 
 
 def require_form(form: str) -> None:
-    """Refuse a name that is no form of the weighted distance.
+    """Raise a ``ValueError`` for a name that is not a form of the weighted distance.
 
     >>> require_form("formula")
     """
@@ -33,6 +33,20 @@ def require_form(form: str) -> None:
 def norm(z: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "*rest"]:
     """Return the Euclidean norm of ``z`` along ``dim``; where it is zero, so are all its derivatives.
 
+    Parameters
+    ----------
+    z : Tensor
+        Vectors along the axis ``dim``.
+    dim : int
+        The axis that is reduced.
+
+    Returns
+    -------
+    Tensor
+        The norms, without the axis ``dim``.
+
+    Examples
+    --------
     >>> norm(torch.tensor([[3.0, 4.0], [0.0, 0.0]]))
     tensor([5., 0.])
     """
@@ -49,6 +63,27 @@ def mahalanobis(
 ) -> Float[Tensor, "*s n"]:
     """Return the distance of each point to ``mean`` in the metric ``factorᵀ factor``.
 
+    Parameters
+    ----------
+    x : Tensor of shape (..., n, d)
+        Points.
+    mean : Tensor of shape (..., d)
+        The center.
+    factor : Tensor of shape (..., k, d)
+        A factor of the metric, such as ``whitening_factor(cov)`` for the Mahalanobis distance of a Gaussian.
+
+    Returns
+    -------
+    Tensor of shape (..., n)
+        One distance per point.
+
+    Raises
+    ------
+    ValueError
+        If an argument is not a tensor, or the shapes do not fit together.
+
+    Examples
+    --------
     >>> mahalanobis(torch.tensor([[3.0, 4.0]]), torch.zeros(2), torch.eye(2))
     tensor([5.])
     """
@@ -69,11 +104,33 @@ def offset_l2(
 ) -> Float[Tensor, "*n k"]:
     """Return the weighted distance of each point to each prototype, ``‖alpha_i * (x - mu_i)‖₂``.
 
-    ``form="squared-weights"`` weighs the square instead, ``sqrt(sum_d alpha_id (x - mu_i)_d²)``, and is
-    NaN where negative weights make that sum negative. Differences are formed before they are squared, so
-    nothing cancels far from the origin, and in blocks, so that no tensor of points x prototypes x features
-    is ever built or kept for the gradient.
+    Differences are computed before they are squared, so that no digits cancel far from the origin. The work is done
+    in blocks: no tensor of points x prototypes x features is ever built, nor kept for the gradient.
 
+    Parameters
+    ----------
+    x : Tensor of shape (..., d)
+        Points.
+    mu : Tensor of shape (k, d)
+        Prototypes.
+    alpha : Tensor of shape (k, d)
+        One weight per prototype and feature.
+    form : "formula" or "squared-weights"
+        ``"formula"`` multiplies the difference by ``alpha``. ``"squared-weights"`` multiplies the squared difference,
+        ``sqrt(sum_d alpha_id (x - mu_i)_d²)``, and is NaN where negative weights make that sum negative.
+
+    Returns
+    -------
+    Tensor of shape (..., k)
+        One distance per point and prototype.
+
+    Raises
+    ------
+    ValueError
+        If an argument is not a tensor, the shapes do not fit together, or ``form`` is unknown.
+
+    Examples
+    --------
     >>> offset_l2(torch.tensor([3.0, 2.0]), torch.zeros(1, 2), torch.tensor([[1.0, 2.0]]))
     tensor([5.])
     """
@@ -99,7 +156,7 @@ def _blocks(x: Float[Tensor, "n d"]) -> tuple[list[int], int]:
     """Return the sizes of the row blocks and the number of units to treat at a time."""
     rows, features = x.shape
     if torch.compiler.is_compiling():
-        # A traced batch size is a symbol: cutting by it would fix it, so only the units are cut.
+        # A traced batch size is a symbol: splitting rows would fix it, so only the units are split.
         return [rows], 1
     budget = _BLOCK_CPU if x.device.type == "cpu" else _BLOCK_ACCELERATOR
     height = max(1, min(rows, budget // max(1, features)))
@@ -107,23 +164,17 @@ def _blocks(x: Float[Tensor, "n d"]) -> tuple[list[int], int]:
     return sizes or [0], max(1, budget // max(1, height * features))
 
 
-def _block_distances(
-    x: Float[Tensor, "n d"], mu: Float[Tensor, "k d"], weight: Float[Tensor, "k d"]
-) -> Float[Tensor, "n k"]:
-    difference = x - mu[:, None]
-    # The gradient is written by hand below, so the root needs no guard at zero.
-    return (difference.square() @ weight[..., None]).squeeze(-1).sqrt().mT
-
-
 def _row_distances(x: Tensor, mu: Tensor, weight: Tensor, units: int) -> Float[Tensor, "n k"]:
-    pairs = zip(mu.split(units), weight.split(units), strict=True)
-    return torch.cat([_block_distances(x, *pair) for pair in pairs], dim=-1)
+    blocks = zip(mu.split(units), weight.split(units), strict=True)
+    # The gradient is written by hand below, so the root needs no guard at zero.
+    parts = [((x - center[:, None]).square() @ share[..., None]).squeeze(-1).sqrt().mT for center, share in blocks]
+    return torch.cat(parts, dim=-1)
 
 
 def _row_gradients(
     x: Tensor, mu: Tensor, weight: Tensor, scale: Float[Tensor, "n k"], units: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return what some rows add to the three gradients; ``scale`` is the incoming one over the distance."""
+    """Return the part of the three gradients that comes from some rows; ``scale`` is the incoming one / distance."""
     of_x, of_mu, of_weight = torch.zeros_like(x), [], []
     blocks = zip(mu.split(units), weight.split(units), scale.mT.split(units), strict=True)
     for center, weighing, share in blocks:
@@ -135,7 +186,7 @@ def _row_gradients(
 
 
 class _WeightedDistance(torch.autograd.Function):
-    """``sqrt(sum_d weight_kd (x_nd - mu_kd)²)``, whose differences are formed anew for the gradient."""
+    """``sqrt(sum_d weight_kd (x_nd - mu_kd)²)``, whose differences are computed again for the gradient."""
 
     generate_vmap_rule = True
 

@@ -17,8 +17,27 @@ __all__ = ["bias_through", "deduplicate", "distance_to_point", "mirrored_pairs",
 
 
 def bias_through(weight: Float[Tensor, "*s k d"], points: Float[Tensor, "*s k d"]) -> Float[Tensor, "*s k"]:
-    """Return the bias ``-w_k · x_k`` that sends the hyperplane of each unit through its own point.
+    """Return the bias ``-w_k · x_k`` that puts the hyperplane of each unit through its own point.
 
+    Parameters
+    ----------
+    weight : Tensor of shape (..., k, d)
+        The weights of the units.
+    points : Tensor of shape (..., k, d)
+        One point per unit.
+
+    Returns
+    -------
+    Tensor of shape (..., k)
+        One bias per unit.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit together.
+
+    Examples
+    --------
     >>> bias_through(torch.tensor([[1.0, 2.0]]), torch.tensor([[3.0, 4.0]]))
     tensor([-11.])
     """
@@ -32,8 +51,29 @@ def bias_through(weight: Float[Tensor, "*s k d"], points: Float[Tensor, "*s k d"
 def signed_distance(
     x: Float[Tensor, "*s n d"], weight: Float[Tensor, "*s k d"], bias: Float[Tensor, "*s k"]
 ) -> Float[Tensor, "*s n k"]:
-    """Return ``(w · x + b) / ‖w‖``, positive on the side ``w`` points to; NaN where ``w`` is zero.
+    """Return the signed distance ``(w · x + b) / ‖w‖`` of each point to each hyperplane.
 
+    Parameters
+    ----------
+    x : Tensor of shape (..., n, d)
+        Points.
+    weight : Tensor of shape (..., k, d)
+        The weights of the units.
+    bias : Tensor of shape (..., k)
+        Their biases.
+
+    Returns
+    -------
+    Tensor of shape (..., n, k)
+        Distances, positive on the side to which ``w`` points; NaN for a unit whose weights are all zero.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit together.
+
+    Examples
+    --------
     >>> signed_distance(torch.tensor([[3.0, 4.0]]), torch.tensor([[0.0, 2.0]]), torch.tensor([-2.0]))
     tensor([[3.]])
     """
@@ -45,8 +85,29 @@ def signed_distance(
 def distance_to_point(
     point: Float[Tensor, "*s d"], weight: Float[Tensor, "*s k d"], bias: Float[Tensor, "*s k"]
 ) -> Float[Tensor, "*s k"]:
-    """Return the distance ``|w · p + b| / ‖w‖`` of one point to each hyperplane; NaN where ``w`` is zero.
+    """Return the distance ``|w · p + b| / ‖w‖`` of one point to each hyperplane.
 
+    Parameters
+    ----------
+    point : Tensor of shape (..., d)
+        The point.
+    weight : Tensor of shape (..., k, d)
+        The weights of the units.
+    bias : Tensor of shape (..., k)
+        Their biases.
+
+    Returns
+    -------
+    Tensor of shape (..., k)
+        Distances; NaN for a unit whose weights are all zero.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit together.
+
+    Examples
+    --------
     >>> distance_to_point(torch.tensor([3.0, 4.0]), torch.tensor([[0.0, -2.0]]), torch.tensor([2.0]))
     tensor([3.])
     """
@@ -56,11 +117,30 @@ def distance_to_point(
 
 
 def mirrored_pairs(weight: Float[Tensor, "k d"], threshold: float = 0.999) -> Float[Tensor, "p 3"]:
-    """Return rows ``(i, j, cosine)``, ``i < j``, of units that point opposite ways, most mirrored first.
+    """Return the pairs of units whose weights point in opposite directions, the most opposite first.
 
-    A pair needs a cosine of at most ``-threshold``. Each unit is used at most once, the most mirrored
-    pairs choosing first and equals in the order of their units. Units without weights pair with none.
+    Pairs are chosen greedily from the smallest cosine, ties in the order of the units, and each unit is in at most
+    one pair. A unit whose weights are all zero is in none.
 
+    Parameters
+    ----------
+    weight : Tensor of shape (k, d)
+        The weights of the units.
+    threshold : float in (0, 1]
+        A pair needs a cosine of at most ``-threshold``.
+
+    Returns
+    -------
+    Tensor of shape (p, 3)
+        One row ``(i, j, cosine)`` per pair, with ``i < j``.
+
+    Raises
+    ------
+    ValueError
+        If ``weight`` is not a finite matrix, or ``threshold`` is outside its interval.
+
+    Examples
+    --------
     >>> mirrored_pairs(torch.tensor([[1.0, 0.0], [0.0, 1.0], [-2.0, 0.0]]))
     tensor([[ 0.,  2., -1.]], dtype=torch.float64)
     """
@@ -78,8 +158,31 @@ def mirrored_pairs(weight: Float[Tensor, "k d"], threshold: float = 0.999) -> Fl
 def deduplicate(
     weight: Float[Tensor, "k d"], bias: Float[Tensor, " k"], threshold: float = 0.999
 ) -> tuple[Float[Tensor, "u d"], Float[Tensor, " u"]]:
-    """Return the weights and biases with one unit, the first, kept of each mirrored pair.
+    """Return a layer's weights and biases without the second unit of each mirrored pair.
 
+    Parameters
+    ----------
+    weight : Tensor of shape (k, d)
+        The weights of the units.
+    bias : Tensor of shape (k,)
+        Their biases.
+    threshold : float in (0, 1]
+        A mirrored pair has a cosine of at most ``-threshold``.
+
+    Returns
+    -------
+    weight : Tensor of shape (u, d)
+        The weights of the units that are kept.
+    bias : Tensor of shape (u,)
+        Their biases.
+
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit together, or ``threshold`` is outside its interval.
+
+    Examples
+    --------
     >>> deduplicate(torch.tensor([[1.0, 0.0], [-2.0, 0.0]]), torch.tensor([3.0, 4.0]))
     (tensor([[1., 0.]]), tensor([3.]))
     """
@@ -99,10 +202,10 @@ def _cosines(weight: Float[Tensor, "k d"]) -> Float[Tensor, "k k"]:
 
 
 def _choose_pairs(cosine: Float[Tensor, "k k"]) -> Tensor:
-    """Return pairs (i, j), i < j, chosen greedily from the smallest cosine; infinity bars a pair.
+    """Return pairs (i, j), i < j, chosen greedily from the smallest cosine; infinity excludes a pair.
 
-    The globally smallest entry is always the best of both its units, so taking in each round every pair
-    whose units prefer each other gives what taking them one by one would.
+    Each round takes every pair whose units are each other's best. The smallest entry of all is always such a pair,
+    so the result is the same as choosing pairs one by one.
     """
     cosine = torch.minimum(cosine, cosine.mT).clone()
     units = torch.arange(cosine.shape[0], device=cosine.device)
@@ -133,17 +236,17 @@ def _checked_layer(
 
 
 def _signed_distance(x: Tensor, weight: Tensor, bias: Tensor) -> Float[Tensor, "*s n k"]:
-    # The distance is that of any multiple of a unit; squares of large or small weights would leave the range.
+    # Scaling a unit does not change its distances; the squares of very large or small weights would overflow.
     scale = _inverse_size(weight)
     weight, bias = weight * scale, bias * scale.squeeze(-1)
     length = torch.linalg.vector_norm(weight, dim=-1)
-    # A unit without weights has no hyperplane; dividing would call it infinitely far when b is not 0.
+    # A unit without weights has no hyperplane; dividing by zero would give an infinite distance when b is not 0.
     length = length.masked_fill(length == 0, math.nan)
     return (x @ weight.mT + bias[..., None, :]) / length[..., None, :]
 
 
 def _inverse_size(weight: Float[Tensor, "*s k d"]) -> Float[Tensor, "*s k 1"]:
-    """Return the power of two that brings each unit's largest weight near 1: multiplying by it rounds nothing."""
+    """Return the power of two that scales each unit's largest weight to about 1; the product is exact."""
     if weight.shape[-1] == 0:
         return weight.new_ones(*weight.shape[:-1], 1)
     largest = weight.detach().abs().amax(-1, keepdim=True)

@@ -1,8 +1,9 @@
-"""Statistics of repeated runs: a mean never goes without its interval and its number of runs."""
+"""Statistics of repeated runs: no mean without its interval and its number of runs."""
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
 from typing import NamedTuple
@@ -28,7 +29,28 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Summary:
-    """What a set of runs says about one number; ``low`` and ``high`` bound its mean."""
+    """Descriptive statistics of one number over several runs.
+
+    Parameters
+    ----------
+    count : int
+        The number of runs.
+    mean : float
+        Their mean.
+    sd : float
+        Their standard deviation, with ``count - 1`` in the denominator.
+    variance : float
+        The square of ``sd``.
+    minimum, maximum : float
+        The smallest and the largest value.
+    low, high : float
+        The ends of the t interval of the mean.
+
+    Examples
+    --------
+    >>> Summary(count=2, mean=1.0, sd=0.0, variance=0.0, minimum=1.0, maximum=1.0, low=1.0, high=1.0).to_dict()["mean"]
+    1.0
+    """
 
     count: int
     mean: float
@@ -45,22 +67,38 @@ class Summary:
 
 
 def summarize(values: Iterable[float], confidence: float = 0.95) -> Summary:
-    """Return mean, spread (``ddof=1``) and the t interval of the mean.
+    """Return the mean of some runs, their spread, and the t interval of the mean.
 
-    One value has no spread: its deviation and interval are NaN. A NaN among the values makes every
-    number but the count NaN.
+    Parameters
+    ----------
+    values : iterable of float
+        One number per run. NaN makes every number but the count NaN.
+    confidence : float in (0, 1)
+        The confidence level of the interval.
 
+    Returns
+    -------
+    Summary
+        The statistics; the spread and the interval of a single value are NaN.
+
+    Raises
+    ------
+    ValueError
+        If there are no values, they are not one list of numbers, or ``confidence`` is outside its interval.
+
+    Examples
+    --------
     >>> summarize([1.0, 2.0, 3.0]).mean, summarize([1.0, 2.0, 3.0]).sd
     (2.0, 1.0)
     """
-    # A run that diverged brings NaN or infinity, and the summary says so.
+    # A run that diverged brings NaN or infinity, and the summary shows it.
     sample = real_array(listed(values), "values", "runs", finite=False)
     confidence = number(confidence, "confidence", "(0, 1)")
     # The spread of infinities is NaN, which needs no warning.
     with np.errstate(invalid="ignore", over="ignore"):
         mean = float(sample.mean())
         variance = float(sample.var(ddof=1)) if sample.size > 1 else math.nan
-    margin = _t_margin(variance, sample.size, confidence)
+    margin = _margin(math.sqrt(variance / sample.size), sample.size - 1, confidence)
     return Summary(
         count=sample.size,
         mean=mean,
@@ -73,18 +111,33 @@ def summarize(values: Iterable[float], confidence: float = 0.95) -> Summary:
     )
 
 
-def _t_margin(variance: float, count: int, confidence: float) -> float:
-    if math.isnan(variance):
+def _margin(error: float, df: float, confidence: float) -> float:
+    """Return half the width of a t interval; NaN if the standard error is."""
+    if math.isnan(error):
         return math.nan
     # scipy.stats takes longer to import than everything else here together.
     from scipy import stats
 
-    quantile = float(stats.t.ppf((1 + confidence) / 2, count - 1))
-    return quantile * math.sqrt(variance / count)
+    return float(stats.t.ppf((1 + confidence) / 2, df)) * error
 
 
 class Moments(NamedTuple):
-    """What a t-test needs to know of a group: its mean, its standard deviation (``ddof=1``), its size."""
+    """What an unpaired t-test needs to know about a group of runs.
+
+    Attributes
+    ----------
+    mean : float
+        The mean of the runs.
+    sd : float
+        Their standard deviation, with ``runs - 1`` in the denominator.
+    runs : int
+        Their number.
+
+    Examples
+    --------
+    >>> Moments(mean=2.0, sd=1.0, runs=3).sd
+    1.0
+    """
 
     mean: float
     sd: float
@@ -92,9 +145,27 @@ class Moments(NamedTuple):
 
 
 class TTest(NamedTuple):
-    """A two-sided t-test of a mean difference, and the interval of the difference it belongs to.
+    """The result of a two-sided t-test of a difference of means.
 
-    NaN where there are too few runs, or none differ and neither do the means.
+    Numbers are NaN if there are too few runs, or if neither the runs nor the means differ.
+
+    Attributes
+    ----------
+    difference : float
+        The difference of the means.
+    low, high : float
+        The ends of its confidence interval.
+    t : float
+        The test statistic.
+    df : float
+        Its degrees of freedom.
+    p : float
+        The p-value.
+
+    Examples
+    --------
+    >>> TTest(difference=1.0, low=0.5, high=1.5, t=4.0, df=38, p=0.0003).p < 0.05
+    True
     """
 
     difference: float
@@ -106,8 +177,20 @@ class TTest(NamedTuple):
 
 
 def moments(values: Iterable[float]) -> Moments:
-    """Return mean, standard deviation and count.
+    """Return the mean, the standard deviation and the number of some runs.
 
+    Parameters
+    ----------
+    values : iterable of float
+        One number per run.
+
+    Returns
+    -------
+    Moments
+        What :func:`student_test`, :func:`welch_test` and :func:`cohens_d` take.
+
+    Examples
+    --------
     >>> moments([1.0, 2.0, 3.0])
     Moments(mean=2.0, sd=1.0, runs=3)
     """
@@ -116,49 +199,139 @@ def moments(values: Iterable[float]) -> Moments:
 
 
 def student_test(a: Moments, b: Moments, confidence: float = 0.95) -> TTest:
-    """Return Student's unpaired test of ``a - b``, which takes both groups to have one variance.
+    """Return Student's unpaired t-test of ``a - b``, which assumes that both groups have the same variance.
 
+    Parameters
+    ----------
+    a, b : Moments
+        The two groups.
+    confidence : float in (0, 1)
+        The confidence level of the interval of the difference.
+
+    Returns
+    -------
+    TTest
+        The difference ``a.mean - b.mean``, its interval and its p-value.
+
+    Raises
+    ------
+    ValueError
+        If a group is not a :class:`Moments`, or ``confidence`` is outside its interval.
+
+    Examples
+    --------
     >>> round(student_test(Moments(96.62, 0.17, 20), Moments(95.87, 0.22, 20)).t, 2)
     12.06
     """
     _check_groups(a, b)
-    df = a.runs + b.runs - 2
     error = _pooled(a, b) * math.sqrt(1 / a.runs + 1 / b.runs)
-    return _test(a.mean - b.mean, error, df, confidence)
+    return _unpaired_test(a, b, error, a.runs + b.runs - 2, confidence, equal_var=True)
 
 
 def welch_test(a: Moments, b: Moments, confidence: float = 0.95) -> TTest:
-    """Return Welch's unpaired test of ``a - b``, which lets each group have its own variance.
+    """Return Welch's unpaired t-test of ``a - b``, which allows each group its own variance.
 
+    Parameters
+    ----------
+    a, b : Moments
+        The two groups.
+    confidence : float in (0, 1)
+        The confidence level of the interval of the difference.
+
+    Returns
+    -------
+    TTest
+        The difference ``a.mean - b.mean``, its interval and its p-value.
+
+    Raises
+    ------
+    ValueError
+        If a group is not a :class:`Moments`, or ``confidence`` is outside its interval.
+
+    Examples
+    --------
     >>> round(welch_test(Moments(96.62, 0.17, 20), Moments(56.31, 19.31, 20)).df, 1)
     19.0
     """
     _check_groups(a, b)
     parts = [group.sd**2 / group.runs for group in (a, b)]
-    scale = sum(parts)
     weights = sum(part**2 / max(group.runs - 1, 1) for part, group in zip(parts, (a, b), strict=True))
     # Without any spread the formula is 0 / 0; every number of degrees then gives the same answer.
-    df = scale**2 / weights if weights > 0 else float(a.runs + b.runs - 2)
-    return _test(a.mean - b.mean, math.sqrt(scale), df, confidence)
+    df = sum(parts) ** 2 / weights if weights > 0 else float(a.runs + b.runs - 2)
+    return _unpaired_test(a, b, math.sqrt(sum(parts)), df, confidence, equal_var=False)
+
+
+def _unpaired_test(a: Moments, b: Moments, error: float, df: float, confidence: float, *, equal_var: bool) -> TTest:
+    from scipy import stats
+
+    difference = a.mean - b.mean
+    margin = _margin(error, df, number(confidence, "confidence", "(0, 1)"))
+    # Groups of one run divide by zero degrees of freedom; the answer is NaN and needs no warning.
+    with np.errstate(divide="ignore", invalid="ignore"):
+        t, p = stats.ttest_ind_from_stats(*a, *b, equal_var=equal_var)
+    return TTest(difference, difference - margin, difference + margin, float(t), df, float(p))
 
 
 def paired_test(a: Iterable[float], b: Iterable[float], confidence: float = 0.95) -> TTest:
-    """Return the paired test of ``a - b``: run by run, so that what both share drops out.
+    """Return the paired t-test of ``a - b``, in which whatever both runs of a pair share cancels.
 
+    Parameters
+    ----------
+    a, b : iterable of float
+        One number per run; the same position means the same pair.
+    confidence : float in (0, 1)
+        The confidence level of the interval of the difference.
+
+    Returns
+    -------
+    TTest
+        The mean difference, its interval and its p-value.
+
+    Raises
+    ------
+    ValueError
+        If the numbers of runs differ, or ``confidence`` is outside its interval.
+
+    Examples
+    --------
     >>> paired_test([1.0, 2.0, 4.0], [0.0, 1.0, 2.0]).df
-    2
+    2.0
     """
-    one, other = _runs(a, "a"), _runs(b, "b")
+    from scipy import stats
+
+    one, other = (real_array(listed(v), name, "runs", finite=False) for v, name in ((a, "a"), (b, "b")))
     if one.shape != other.shape:
         raise ValueError(f"a and b must be pairs of runs, got {len(one)} and {len(other)} runs")
-    with np.errstate(invalid="ignore"):
-        found = moments(one - other)
-    return _test(found.mean, found.sd / math.sqrt(found.runs), found.runs - 1, confidence)
+    confidence = number(confidence, "confidence", "(0, 1)")
+    with warnings.catch_warnings():
+        # One pair, equal differences and runs that diverged have an answer, NaN or infinite, and need no warning.
+        warnings.simplefilter("ignore", RuntimeWarning)
+        found = stats.ttest_rel(one, other)
+        low, high = found.confidence_interval(confidence)
+        numbers = (np.mean(one - other), low, high, found.statistic, len(one) - 1, found.pvalue)
+    return TTest(*map(float, numbers))
 
 
 def cohens_d(a: Moments, b: Moments) -> float:
-    """Return the difference of the means in pooled standard deviations; NaN where there is no spread.
+    """Return Cohen's d, the difference of the means in pooled standard deviations.
 
+    Parameters
+    ----------
+    a, b : Moments
+        The two groups.
+
+    Returns
+    -------
+    float
+        The effect size of ``a - b``; NaN if there is no spread.
+
+    Raises
+    ------
+    ValueError
+        If a group is not a :class:`Moments`.
+
+    Examples
+    --------
     >>> cohens_d(Moments(3.0, 2.0, 5), Moments(2.0, 2.0, 5))
     0.5
     """
@@ -168,11 +341,28 @@ def cohens_d(a: Moments, b: Moments) -> float:
 
 
 def holm(p_values: Iterable[float]) -> Float[np.ndarray, " tests"]:
-    """Return Holm's adjusted p-values: compare each with the level that all tests together shall keep.
+    """Return p-values adjusted by Holm's method, to be compared with the family-wise error rate.
 
-    The smallest of ``m`` is multiplied by ``m``, the next by ``m - 1`` and so on; none may fall below one before
-    it, nor exceed 1. NaN stands for a test that could not be made; it counts for nothing and stays NaN.
+    The smallest of ``m`` p-values is multiplied by ``m``, the next by ``m - 1`` and so on; an adjusted value is at
+    least the one before it and at most 1.
 
+    Parameters
+    ----------
+    p_values : iterable of float
+        One p-value per test. NaN marks a test that could not be made: it is not counted and stays NaN.
+
+    Returns
+    -------
+    array of shape (tests,)
+        The adjusted p-values, in the order given.
+
+    Raises
+    ------
+    ValueError
+        If a p-value is below 0 or above 1.
+
+    Examples
+    --------
     >>> holm([0.01, 0.04, 0.03])
     array([0.03, 0.06, 0.06])
     """
@@ -191,10 +381,6 @@ def _check_groups(a: Moments, b: Moments) -> None:
     instance(b, "b", Moments)
 
 
-def _runs(values: Iterable[float], name: str) -> Float[np.ndarray, " runs"]:
-    return real_array(listed(values), name, "runs", finite=False)
-
-
 def _pooled(a: Moments, b: Moments) -> float:
     df = a.runs + b.runs - 2
     if df < 1:
@@ -202,16 +388,3 @@ def _pooled(a: Moments, b: Moments) -> float:
     # A group of one run has no deviation of its own and adds nothing to the pool.
     squares = sum((g.runs - 1) * g.sd**2 for g in (a, b) if g.runs > 1)
     return math.sqrt(squares / df)
-
-
-def _test(difference: float, error: float, df: float, confidence: float) -> TTest:
-    confidence = number(confidence, "confidence", "(0, 1)")
-    if df <= 0 or math.isnan(error):
-        return TTest(difference, math.nan, math.nan, math.nan, df, math.nan)
-    # scipy.stats takes longer to import than everything else here together.
-    from scipy import stats
-
-    margin = float(stats.t.ppf((1 + confidence) / 2, df)) * error
-    infinite = math.copysign(math.inf, difference) if difference else math.nan
-    t = difference / error if error > 0 else infinite
-    return TTest(difference, difference - margin, difference + margin, t, df, 2 * float(stats.t.sf(abs(t), df)))

@@ -1,6 +1,6 @@
-"""The one table of activations: what each computes, where it bends, and how it is named and drawn.
+"""The table of activations: what each computes, where it bends, and how it is named and drawn.
 
-Layers, engines, capture, studies and figures read it. A new activation is one row here; if it should be compiled,
+Layers, engines, capture, studies and figures read it. A new activation is one row here. To be trained by compiled code
 it also needs a kernel in :mod:`metriscope.train.compiled` or :mod:`metriscope.train.classifier_passes`; without one,
 stacked autograd trains it.
 """
@@ -25,9 +25,14 @@ Elementwise = Callable[[Float[Tensor, "*shape"]], Float[Tensor, "*shape"]]
 class Abs(nn.Module):
     """The absolute value of each entry.
 
+    Examples
+    --------
     >>> Abs()(torch.tensor([-2.0, 3.0]))
     tensor([2., 3.])
     """
+
+    def __init__(self) -> None:
+        super().__init__()
 
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """Return ``|x|``."""
@@ -36,12 +41,28 @@ class Abs(nn.Module):
 
 @dataclass(frozen=True)
 class Activation:
-    """One row of the table.
+    """One row of the table of activations.
 
-    ``kinks`` are the values at which the function bends; between them it is affine, and a smooth function has none.
-    A ``distance_like`` activation measures how far a point lies from the hyperplane on either side, so that one unit
-    per feature is enough for a distance; others see one side and need two. Without a ``color`` of its own an
-    activation is drawn in one that figures choose.
+    Parameters
+    ----------
+    title : str
+        The name that figures and tables show.
+    module : type of nn.Module
+        The layer.
+    function : callable
+        The same as a function of a tensor.
+    kinks : tuple of float
+        The values at which the function bends; between them it is affine. A smooth function has none.
+    distance_like : bool
+        Whether the output grows with the distance to the hyperplane on both of its sides, so that one unit per
+        feature is enough to measure a distance. Other activations see only one side and need two units.
+    color : str
+        The color in figures; without one, the figure chooses.
+
+    Examples
+    --------
+    >>> ACTIVATIONS["relu6"].title, ACTIVATIONS["relu6"].kinks
+    ('ReLU6', (0.0, 6.0))
     """
 
     title: str
@@ -58,7 +79,7 @@ class Activation:
 
     @property
     def units_per_feature(self) -> int:
-        """How many units a feature needs to be measured on both sides of a hyperplane."""
+        """How many units per feature it takes to measure both sides of a hyperplane."""
         return 1 if self.distance_like else 2
 
     def derivative(self, z: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
@@ -96,8 +117,25 @@ ACTIVATIONS: dict[str, Activation] = {
 
 
 def activation_row(name: str) -> Activation:
-    """Return the row of an activation, or say which there are.
+    """Return the row of an activation in the table.
 
+    Parameters
+    ----------
+    name : str
+        A key of ``ACTIVATIONS``.
+
+    Returns
+    -------
+    Activation
+        The row.
+
+    Raises
+    ------
+    ValueError
+        If there is no such activation; the error lists all names.
+
+    Examples
+    --------
     >>> activation_row("relu").units_per_feature
     2
     """

@@ -1,4 +1,4 @@
-"""Two-layer networks by name: each variant is a row, and each build a plain ``nn.Sequential``.
+"""Two-layer networks by name: each variant is a row of a table and builds a plain ``nn.Sequential``.
 
 Axes: ``d`` input features, ``k`` hidden units, ``c`` outputs.
 """
@@ -21,32 +21,53 @@ __all__ = ["ARCHITECTURES", "HEADS", "Architecture", "Head", "architectures", "b
 
 @dataclass(frozen=True)
 class Head:
-    """One row of the table of heads: how the last layer is made, and what it is called.
+    """One row of the table of heads: how the last layer of a network is made.
 
-    ``make`` takes the number of hidden units, of outputs, whether there is a bias, and a generator.
+    Parameters
+    ----------
+    title : str
+        The name of the layer.
+    make : callable
+        Takes the number of hidden units, the number of outputs, whether there is a bias, and a generator or None;
+        returns the layer.
+
+    Examples
+    --------
+    >>> HEADS["offset-l2"].make(4, 2, False, None)
+    OffsetL2(in_features=4, out_features=2, form='formula')
     """
 
     title: str
     make: Callable[[int, int, bool, torch.Generator | None], nn.Module]
 
 
-def _linear(hidden: int, outputs: int, bias: bool, generator: torch.Generator | None) -> nn.Module:
-    return fresh_linear(hidden, outputs, bias=bias, generator=generator)
-
-
-def _offset_l2(hidden: int, outputs: int, bias: bool, generator: torch.Generator | None) -> nn.Module:
-    return OffsetL2(hidden, outputs, generator=generator)
-
-
-HEADS: dict[str, Head] = {"linear": Head("Linear", _linear), "offset-l2": Head("OffsetL2", _offset_l2)}
+HEADS: dict[str, Head] = {
+    "linear": Head("Linear", fresh_linear),
+    "offset-l2": Head("OffsetL2", lambda hidden, outputs, bias, g: OffsetL2(hidden, outputs, generator=g)),
+}
 
 
 @dataclass(frozen=True)
 class Architecture:
-    """Linear, ``hidden`` activation, a head of :data:`HEADS`, and what follows it.
+    """One row of the table of networks: a linear layer, an activation, a head, and what follows it.
 
-    A linear head has a bias only if ``bias`` says so; distances to prototypes have none. ``output`` is an activation
-    on the head; ``negate`` turns large distances into small outputs.
+    Parameters
+    ----------
+    hidden : str
+        The activation after the first layer, a key of ``ACTIVATIONS``.
+    output : str or None
+        The activation after the head.
+    negate : bool
+        Whether outputs change their sign at the end, so that the smallest distance becomes the largest output.
+    head : str
+        The last layer, a key of ``HEADS``.
+    bias : bool
+        Whether a linear head has a bias; distances to prototypes have none.
+
+    Examples
+    --------
+    >>> ARCHITECTURES["abs2-neg"]
+    Architecture(hidden='abs', output='abs', negate=True, head='linear', bias=False)
     """
 
     hidden: str
@@ -77,8 +98,15 @@ ARCHITECTURES = {
 
 
 def architectures() -> dict[str, tuple[str, ...]]:
-    """Return every name with its layers, first to last.
+    """Return the names of all networks with their layers, first to last.
 
+    Returns
+    -------
+    dict of str to tuple of str
+        The names that :func:`build` takes, and the layers of each.
+
+    Examples
+    --------
     >>> architectures()["abs2-neg"]
     ('Linear', 'Abs', 'Linear (no bias)', 'Abs', 'Neg')
     """
@@ -88,11 +116,34 @@ def architectures() -> dict[str, tuple[str, ...]]:
 def build(
     name: str, in_features: int, hidden: int, out_features: int, generator: torch.Generator | None = None
 ) -> nn.Sequential:
-    """Return a named network, initialized as PyTorch does by default.
+    """Return a network by name, with PyTorch's default initialization.
 
-    With a generator every value is drawn from it, first layer first; networks with the same sizes and the
-    same stream start with the same first layer.
+    Parameters
+    ----------
+    name : str
+        A name that :func:`architectures` lists.
+    in_features : int
+        The number of input features.
+    hidden : int
+        The number of hidden units.
+    out_features : int
+        The number of outputs.
+    generator : torch.Generator or None
+        Where all values are drawn from, first layer first, so that networks of the same sizes and the same stream
+        start with the same first layer; None for PyTorch's global generator.
 
+    Returns
+    -------
+    nn.Sequential
+        The network.
+
+    Raises
+    ------
+    ValueError
+        If the name is unknown, or a size is not a positive integer.
+
+    Examples
+    --------
     >>> build("relu2-neg", in_features=784, hidden=128, out_features=10)
     Sequential(
       (0): Linear(in_features=784, out_features=128, bias=True)

@@ -1,4 +1,4 @@
-"""Initialization from data: hyperplanes that start where the points are, in the shape the points have.
+"""Initialization from data: hyperplanes that start where the points are, along the directions in which they vary.
 
 Axes: ``n`` points, ``d`` features, ``k`` units, ``r`` usable directions of a cluster.
 """
@@ -8,7 +8,8 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Callable
-from typing import Any
+from functools import wraps
+from typing import Any, ParamSpec, TypeVar
 
 import torch
 from jaxtyping import Float
@@ -17,13 +18,39 @@ from torch import Tensor, nn
 from metriscope.common.validation import float64_tensor, instance, integer, require_finite
 from metriscope.functional import bias_through, principal_axes
 
-__all__ = ["draw_", "empty_linear", "fresh_linear", "init_from_clusters", "init_through_points"]
+__all__ = ["draw_", "empty_linear", "fresh_linear", "init_from_clusters_", "init_through_points_"]
+
+P = ParamSpec("P")
+T = TypeVar("T")
 
 
-def init_through_points(linear: nn.Linear, x: Any, generator: torch.Generator | None = None) -> nn.Linear:
-    """Send each unit's hyperplane through a random point of ``x``, in place: ``b_k = -w_k · x_row``.
+def init_through_points_(linear: nn.Linear, x: Any, generator: torch.Generator | None = None) -> nn.Linear:
+    """Set each unit's bias, in place, so that its hyperplane passes through a random point of ``x``.
 
-    >>> layer = init_through_points(nn.Linear(2, 3), torch.ones(1, 2))
+    Weights stay as they are: ``b_k = -w_k · x_row``.
+
+    Parameters
+    ----------
+    linear : nn.Linear
+        The layer, which is changed.
+    x : array of shape (n, d)
+        Points.
+    generator : torch.Generator or None
+        Where the rows of ``x`` are drawn from; None for PyTorch's global generator.
+
+    Returns
+    -------
+    nn.Linear
+        The same layer.
+
+    Raises
+    ------
+    ValueError
+        If the layer has no bias, or ``x`` does not have its features.
+
+    Examples
+    --------
+    >>> layer = init_through_points_(nn.Linear(2, 3), torch.ones(1, 2))
     >>> bool(layer(torch.ones(2)).abs().max() < 1e-6)
     True
     """
@@ -35,17 +62,42 @@ def init_through_points(linear: nn.Linear, x: Any, generator: torch.Generator | 
     return linear
 
 
-def init_from_clusters(
+def init_from_clusters_(
     linear: nn.Linear, x: Any, n_clusters: int, generator: torch.Generator | None = None
 ) -> nn.Linear:
-    """Whiten clusters of ``x`` with the units of ``linear``, in place: k-means, then PCA of each cluster.
+    """Set a layer's weights and biases, in place, so that its units whiten clusters of ``x``.
 
-    Units are shared out as evenly as possible, larger clusters first. Those of a cluster take its
-    directions by descending variance, ``w = v / sqrt(variance)`` and ``b = -w · mean``, then the mirrored
-    copies ``(-w, -b)`` in the same order, then both again. Directions without variance are skipped.
+    Clusters come from k-means, directions from the principal axes of each cluster. Units are distributed as evenly as
+    possible, larger clusters first. The units of a cluster take its directions by descending variance,
+    ``w = v / sqrt(variance)`` and ``b = -w · mean``, then the mirrored copies ``(-w, -b)`` in the same order, then both
+    again. Directions without variance are skipped.
 
+    Parameters
+    ----------
+    linear : nn.Linear
+        The layer, which is changed.
+    x : array of shape (n, d)
+        Points.
+    n_clusters : int
+        The number of clusters.
+    generator : torch.Generator or None
+        Where the seed of k-means is drawn from; None for PyTorch's global generator.
+
+    Returns
+    -------
+    nn.Linear
+        The same layer.
+
+    Raises
+    ------
+    ValueError
+        If the layer has no bias, ``x`` does not have its features, there are too few distinct points, or a cluster
+        varies in no direction.
+
+    Examples
+    --------
     >>> corners = torch.tensor([[0.0, 0.0], [4.0, 0.0], [0.0, 2.0], [4.0, 2.0]])
-    >>> init_from_clusters(nn.Linear(2, 2), corners, n_clusters=1).bias
+    >>> init_from_clusters_(nn.Linear(2, 2), corners, n_clusters=1).bias
     Parameter containing:
     tensor([-0.8660, -0.8660], requires_grad=True)
     """
@@ -60,6 +112,21 @@ def init_from_clusters(
         linear.weight.copy_(torch.cat([weight for weight, _ in planes]))
         linear.bias.copy_(torch.cat([bias for _, bias in planes]))
     return linear
+
+
+def _renamed(function: Callable[P, T], old: str) -> Callable[P, T]:
+    """Return a function under its old name, which warns that it has a new one."""
+
+    @wraps(function)
+    def alias(*args: P.args, **kwargs: P.kwargs) -> T:
+        warnings.warn(f"{old} is deprecated: call {function.__name__}", DeprecationWarning, stacklevel=2)
+        return function(*args, **kwargs)
+
+    return alias
+
+
+init_from_clusters = _renamed(init_from_clusters_, "init_from_clusters")
+init_through_points = _renamed(init_through_points_, "init_through_points")
 
 
 def _checked_points(linear: nn.Linear, x: Any) -> Float[Tensor, "n d"]:
@@ -86,7 +153,7 @@ def _clusters(
 
     seed = int(_draw_integers(2**31, 1, generator))
     with warnings.catch_warnings():
-        # It warns when points coincide; that case is an error below.
+        # It warns about points that coincide; that case is an error below.
         warnings.simplefilter("ignore", ConvergenceWarning)
         labels = torch.as_tensor(KMeans(n_clusters, n_init=1, random_state=seed).fit(points.numpy()).labels_)
     clusters = [points[labels == label] for label in range(n_clusters)]
@@ -118,9 +185,9 @@ def _whitening_planes(cluster: Float[Tensor, "m d"], units: int) -> tuple[Float[
 
 
 def draw_(target: Tensor, fill: Callable[[Tensor], object], generator: torch.Generator | None) -> None:
-    """Fill ``target`` in place, drawing on the device the generator lives on."""
+    """Fill ``target`` in place, drawing on the device of the generator."""
     with torch.no_grad():
-        # A CPU stream must give the same numbers to a layer that lives elsewhere.
+        # A CPU stream must give the same numbers to a layer on another device.
         device = target.device if generator is None else generator.device
         drawn = torch.empty_like(target, device=device, requires_grad=False)
         fill(drawn)
@@ -134,7 +201,7 @@ def empty_linear(
     device: torch.device | str | None = None,
     dtype: torch.dtype | None = None,
 ) -> nn.Linear:
-    """Return a linear layer with unset values; creating it draws nothing."""
+    """Return a linear layer with unset values; creating it draws no random numbers."""
     place = torch.get_default_device() if device is None else device
     return nn.utils.skip_init(nn.Linear, in_features, out_features, bias=bias, device=place, dtype=dtype)
 

@@ -23,11 +23,16 @@ __all__ = ["Mahalanobis", "Neg", "OffsetL2"]
 
 
 class Neg(nn.Module):
-    """The negative of each entry: the nearest prototype becomes the largest output.
+    """The negative of each entry, which makes the nearest prototype the largest output.
 
+    Examples
+    --------
     >>> Neg()(torch.tensor([-2.0, 3.0]))
     tensor([ 2., -3.])
     """
+
+    def __init__(self) -> None:
+        super().__init__()
 
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """Return ``-x``."""
@@ -37,8 +42,31 @@ class Neg(nn.Module):
 class OffsetL2(nn.Module):
     """Weighted distances to learned prototypes, ``y_i = ‖alpha_i * (x - mu_i)‖₂``.
 
-    ``form="squared-weights"`` weighs the squared difference instead of the difference.
+    Prototypes ``mu`` start near the origin, with a standard deviation of 0.1, and weights ``alpha`` at 1.
 
+    Parameters
+    ----------
+    in_features : int
+        The number of features of a point.
+    out_features : int
+        The number of prototypes.
+    form : "formula" or "squared-weights"
+        Whether ``alpha`` multiplies the difference or the squared difference; see
+        :func:`metriscope.functional.offset_l2`.
+    generator : torch.Generator or None
+        Where the prototypes are drawn from; None for PyTorch's global generator.
+    device : torch.device, str or None
+        The device of the parameters; None for PyTorch's default.
+    dtype : torch.dtype or None
+        The precision of the parameters; None for PyTorch's default.
+
+    Raises
+    ------
+    ValueError
+        If a size is not a positive integer, or ``form`` is unknown.
+
+    Examples
+    --------
     >>> layer = OffsetL2(2, 3)
     >>> layer(torch.zeros(5, 2)).shape, layer
     (torch.Size([5, 3]), OffsetL2(in_features=2, out_features=3, form='formula'))
@@ -73,9 +101,31 @@ class OffsetL2(nn.Module):
 class Mahalanobis(nn.Module):
     """One distance per point: a linear layer, an activation, and the Euclidean norm over the units.
 
-    With ``W = L^-1/2 Vᵀ`` and ``b = -W mean`` (see ``from_gaussian``) and ``activation="abs"`` this is the
-    Mahalanobis distance. ``hidden`` defaults to one unit a feature for abs, and two for relu and sigmoid.
+    With ``W = L^-1/2 Vᵀ``, ``b = -W mean`` (see ``from_gaussian``) and ``activation="abs"`` this is the Mahalanobis
+    distance. Otherwise weights start with Kaiming's normal initialization, and biases at zero.
 
+    Parameters
+    ----------
+    in_features : int
+        The number of features of a point.
+    hidden : int or None
+        The number of units; None for one per feature if the activation is ``"abs"``, and two otherwise.
+    activation : str
+        A key of ``ACTIVATIONS``.
+    generator : torch.Generator or None
+        Where the weights are drawn from; None for PyTorch's global generator.
+    device : torch.device, str or None
+        The device of the parameters; None for PyTorch's default.
+    dtype : torch.dtype or None
+        The precision of the parameters; None for PyTorch's default.
+
+    Raises
+    ------
+    ValueError
+        If a size is not a positive integer, or the activation is unknown.
+
+    Examples
+    --------
     >>> Mahalanobis(2, activation="relu")(torch.zeros(5, 2)).shape
     torch.Size([5])
     """
@@ -102,10 +152,29 @@ class Mahalanobis(nn.Module):
 
     @classmethod
     def from_gaussian(cls, mean: Any, cov: Any, dtype: torch.dtype | None = None) -> Mahalanobis:
-        """Return the analytic distance of a Gaussian, computed in float64 and not to be trained.
+        """Return the exact Mahalanobis distance of a Gaussian, with parameters that do not train.
 
-        Without ``dtype`` the parameters have the precision of what was given.
+        Parameters
+        ----------
+        mean : array of shape (d,)
+            The mean of the Gaussian.
+        cov : array of shape (d, d)
+            Its covariance, positive definite; the parameters are computed from it in float64.
+        dtype : torch.dtype or None
+            The precision of the parameters; None for that of ``mean`` and ``cov``.
 
+        Returns
+        -------
+        Mahalanobis
+            The layer.
+
+        Raises
+        ------
+        ValueError
+            If the shapes do not fit together, or ``cov`` is not positive definite.
+
+        Examples
+        --------
         >>> Mahalanobis.from_gaussian([1.0, 1.0], [[4.0, 0.0], [0.0, 1.0]])(torch.tensor([3.0, 1.0]))
         tensor(1.)
         """
@@ -114,7 +183,7 @@ class Mahalanobis(nn.Module):
         cov = covariance(cov, "cov", sizes=sizes)
         check_shape(tuple(cov.shape), "cov", "features features", sizes, empty=False)
         factor = whitening_factor(cov)
-        # A generator of its own keeps the values that are overwritten out of the global random state.
+        # The initial values are overwritten: a separate generator leaves the global random state as it is.
         unused = torch.Generator()
         layer = cls(len(mean), generator=unused, device=cov.device, dtype=dtype or _precision(*given))
         with torch.no_grad():
@@ -137,7 +206,7 @@ class Mahalanobis(nn.Module):
 
 
 def _precision(*given: Any) -> torch.dtype:
-    """Return the widest floating-point type among the arrays; lists and whole numbers have PyTorch's default."""
+    """Return the widest floating-point type of the arrays; lists and whole numbers count as PyTorch's default."""
     found = [dtype for one in given if (dtype := _floating(one)) is not None]
     return reduce(torch.promote_types, found) if found else torch.get_default_dtype()
 

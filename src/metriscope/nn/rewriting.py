@@ -1,8 +1,8 @@
 """Exact rewriting of networks through ``Abs(z) = ReLU(z) + ReLU(-z)``, in both directions.
 
-Axes: ``d`` features, ``k`` units, ``o`` outputs of the layer that follows. A network is rewritten wherever
-the activation directly follows a ``Linear`` in an ``nn.Sequential``, at any depth, and inside
-``Mahalanobis``; anywhere else the activation cannot be rewritten, and that is an error.
+Axes: ``d`` features, ``k`` units, ``o`` outputs of the layer that follows. An activation is rewritten if it directly
+follows a ``Linear`` in an ``nn.Sequential``, at any depth, or is inside ``Mahalanobis``. Anywhere else it cannot be
+rewritten, and that is an error.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Named: TypeAlias = tuple[str, nn.Module]
 
 @dataclass(frozen=True)
 class _Rule:
-    """One direction: which activation goes, which comes, and what becomes of the layers around it."""
+    """One direction of rewriting: the activation that is replaced, its replacement, and how its neighbors change."""
 
     source: str
     target: str
@@ -41,11 +41,28 @@ class _Rule:
 
 
 def abs_to_relu(model: nn.Module) -> nn.Module:
-    """Return a network of ReLU units, two mirrored ones for each Abs unit, that computes the same.
+    """Return a network that computes the same with two mirrored ReLU units in place of each Abs unit.
 
-    A ``Linear`` that follows takes the sum of each pair into its weights; before any other layer a fixed
-    ``Linear`` sums them.
+    If a ``Linear`` follows, its weights are used for both units of a pair. Otherwise a ``Linear`` that does not train
+    is inserted to sum each pair.
 
+    Parameters
+    ----------
+    model : nn.Module
+        A network with Abs layers; it is not changed.
+
+    Returns
+    -------
+    nn.Module
+        The rewritten copy.
+
+    Raises
+    ------
+    ValueError
+        If the network has no Abs layer, or one that does not follow a ``Linear`` in an ``nn.Sequential``.
+
+    Examples
+    --------
     >>> from metriscope.nn import Abs
     >>> abs_to_relu(nn.Sequential(nn.Linear(3, 2), Abs(), nn.Linear(2, 1)))
     Sequential(
@@ -58,11 +75,28 @@ def abs_to_relu(model: nn.Module) -> nn.Module:
 
 
 def relu_to_abs(model: nn.Module) -> nn.Module:
-    """Return a network of Abs units, one for each mirrored pair of ReLU units, that computes the same.
+    """Return a network that computes the same with one Abs unit in place of each mirrored pair of ReLU units.
 
-    A pair has weights and biases that are exact negatives and equal outgoing weights; a ReLU layer with
-    any unit outside such a pair is an error.
+    The weights and biases of a mirrored pair are exact negatives of each other, and its outgoing weights are equal.
 
+    Parameters
+    ----------
+    model : nn.Module
+        A network with ReLU layers, all of whose units are in mirrored pairs; it is not changed.
+
+    Returns
+    -------
+    nn.Module
+        The rewritten copy.
+
+    Raises
+    ------
+    ValueError
+        If the network has no ReLU layer, one that does not follow a ``Linear`` in an ``nn.Sequential``, or one with a
+        unit that is not in a mirrored pair.
+
+    Examples
+    --------
     >>> from metriscope.nn import Abs
     >>> model = nn.Sequential(nn.Linear(3, 2), Abs(), nn.Linear(2, 1))
     >>> relu_to_abs(abs_to_relu(model))
@@ -90,7 +124,7 @@ def _rewrite(module: nn.Module, path: str, rule: _Rule) -> nn.Module:
         return _rewrite_mahalanobis(module, path, rule)
     if type(module).forward is nn.Sequential.forward:
         return _rewrite_sequential(module, path, rule)
-    # named_children() would pass over a child that is used under two names.
+    # named_children() would skip a child that is used under two names.
     for name, child in module._modules.items():
         if child is not None:
             module.add_module(name, _rewrite(child, _join(path, name), rule))
@@ -139,7 +173,7 @@ def _join(path: str, name: str) -> str:
 
 
 def _linear_like(source: nn.Linear, weight: Float[Tensor, "k d"], bias: Tensor | None) -> nn.Linear:
-    """Return a linear layer with these values that trains, or does not, as ``source`` does."""
+    """Return a linear layer with these values that requires gradients exactly where ``source`` does."""
     linear = empty_linear(weight.shape[1], weight.shape[0], bias is not None, weight.device, weight.dtype)
     linear.load_state_dict({"weight": weight} if bias is None else {"weight": weight, "bias": bias})
     linear.weight.requires_grad_(source.weight.requires_grad)
@@ -163,7 +197,7 @@ def _split_in_sequence(before: nn.Linear, after: nn.Linear | None, path: str) ->
 
 
 def _merge_under_norm(linear: nn.Linear, path: str) -> nn.Linear:
-    # The norm adds the squares of all units alike, so outgoing weights have nothing to say.
+    # The norm adds the squares of all units, so there are no outgoing weights to compare.
     return _keep_units(linear, _first_of_pairs(linear, linear.weight[:, :0], path))
 
 
@@ -180,14 +214,14 @@ def _keep_units(linear: nn.Linear, units: list[int]) -> nn.Linear:
 
 
 def _does_nothing(linear: nn.Linear) -> bool:
-    """Tell whether this is what a fixed summing layer becomes once there is nothing left to sum."""
+    """Tell whether this is a fixed identity: a summing layer with no pairs left to sum."""
     if linear.bias is not None or linear.weight.requires_grad or linear.in_features != linear.out_features:
         return False
     return bool(linear.weight.equal(torch.eye(linear.in_features).to(linear.weight)))
 
 
 def _first_of_pairs(linear: nn.Linear, outgoing: Float[Tensor, "k o"], path: str) -> list[int]:
-    """Return the first unit of each mirrored pair, or say which units have no mirror."""
+    """Return the first unit of each mirrored pair; an error names the units without a mirror."""
     bias = linear.weight[:, :0] if linear.bias is None else linear.bias[:, None]
     incoming = torch.cat([linear.weight, bias], dim=1)
     waiting: dict[bytes, list[int]] = defaultdict(list)
@@ -205,7 +239,7 @@ def _first_of_pairs(linear: nn.Linear, outgoing: Float[Tensor, "k o"], path: str
 
 
 def _row_keys(*parts: Tensor) -> list[bytes]:
-    # Adding zero makes 0.0 and -0.0, which are equal, the same bytes.
+    # Adding zero gives 0.0 and -0.0, which are equal, the same bytes.
     rows = torch.cat(parts, dim=1).detach().double().cpu() + 0.0
     return [row.tobytes() for row in rows.numpy()]
 

@@ -1,4 +1,4 @@
-"""Many networks at once: one stacked state, one batched forward pass, each network as it is alone.
+"""Many networks at once: their parameters stacked along a first axis, and one batched forward pass.
 
 Axes: ``s`` networks, ``n`` points, ``d`` features.
 """
@@ -22,8 +22,25 @@ ModuleT = TypeVar("ModuleT", bound=nn.Module)
 
 
 def stack_state(modules: Sequence[nn.Module]) -> dict[str, Tensor]:
-    """Return each entry of the modules' states, stacked along a new first axis and detached.
+    """Return the states of several networks, stacked along a new first axis and detached.
 
+    Parameters
+    ----------
+    modules : sequence of nn.Module
+        Networks with the same layers.
+
+    Returns
+    -------
+    dict of str to Tensor
+        One tensor of shape (networks, ...) per entry of ``state_dict``.
+
+    Raises
+    ------
+    ValueError
+        If there are no modules, or their layers differ.
+
+    Examples
+    --------
     >>> stack_state([nn.Linear(3, 2), nn.Linear(3, 2)])["weight"].shape
     torch.Size([2, 2, 3])
     """
@@ -38,8 +55,29 @@ def stack_state(modules: Sequence[nn.Module]) -> dict[str, Tensor]:
 
 
 def unstack(template: ModuleT, state: Mapping[str, Tensor], index: int) -> ModuleT:
-    """Return a copy of ``template`` with the state of network ``index``.
+    """Return one network of a stack, as a copy of ``template`` with its state.
 
+    Parameters
+    ----------
+    template : nn.Module
+        A network with the same layers.
+    state : mapping of str to Tensor
+        A stacked state; see :func:`stack_state`.
+    index : int
+        Which network; negative numbers count from the end.
+
+    Returns
+    -------
+    nn.Module
+        The network.
+
+    Raises
+    ------
+    ValueError
+        If there is no such network in the stack.
+
+    Examples
+    --------
     >>> layers = [nn.Linear(3, 2), nn.Linear(3, 2)]
     >>> bool(unstack(layers[0], stack_state(layers), 1).weight.equal(layers[1].weight))
     True
@@ -53,11 +91,26 @@ def unstack(template: ModuleT, state: Mapping[str, Tensor], index: int) -> Modul
 
 
 def stacked_forward(template: nn.Module) -> Callable[[Mapping[str, Tensor], Tensor], Tensor]:
-    """Return the forward pass of a stack of networks like ``template``.
+    """Return a function that runs a whole stack of networks at once.
 
-    It takes a stacked state and points, ``(n, d)`` shared by all networks or ``(s, n, d)`` one set for each,
-    and returns ``(s, n, ...)``. Values come from the state alone, never from ``template``.
+    Parameters
+    ----------
+    template : nn.Module
+        A network with the same layers; its values are not used.
 
+    Returns
+    -------
+    callable
+        Takes a stacked state and points, of shape (n, d) for all networks or (s, n, d) with one set per network, and
+        returns outputs of shape (s, n, ...).
+
+    Raises
+    ------
+    ValueError
+        When the returned function is called with points of another shape.
+
+    Examples
+    --------
     >>> layers = [nn.Linear(3, 2) for _ in range(4)]
     >>> stacked_forward(layers[0])(stack_state(layers), torch.zeros(5, 3)).shape
     torch.Size([4, 5, 2])

@@ -2,18 +2,17 @@
 
 from metriscope.probes.linear import (
     EigenRecovery,
-    LostDirections,
     MetricRank,
     MirroredPair,
     centering,
     eigen_recovery,
-    lost_directions,
     metric_error,
     metric_rank,
     mirrored_pairs,
     sphericity,
 )
 from metriscope.probes.perturbation import Perturbation, holding_range, perturb, perturbation
+from metriscope.probes.theory import LostDirections, lost_directions
 
 __all__ = [
     "EigenRecovery",

@@ -1,4 +1,4 @@
-"""What a network's accuracy owes to the scale, the place and the height of a layer's pre-activations.
+"""How a classifier's accuracy depends on the scale, the offset and the ceiling of a layer's pre-activations.
 
 Axes: N points, K units of the perturbed layer.
 """
@@ -9,6 +9,7 @@ import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -17,6 +18,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from metriscope.common.model_state import in_eval_mode
 from metriscope.common.validation import instance, number, real_array, real_tensor, require_tensors, whole_array
 
 if TYPE_CHECKING:
@@ -41,7 +43,31 @@ _BATCH = 4096
 
 @dataclass(frozen=True)
 class Perturbation:
-    """Accuracy at each level of each kind, and without any change; one entry a forward pass over the points."""
+    """The accuracy of a classifier while the pre-activations of one layer were perturbed.
+
+    Parameters
+    ----------
+    layer : str
+        The name of the layer.
+    baseline : float
+        The accuracy without any change.
+    kinds : tuple of str
+        The kind of each of ``m`` measurements: ``"scale"``, ``"offset"`` or ``"clip"``.
+    levels : array of shape (m,)
+        The level of each measurement.
+    accuracies : array of shape (m,)
+        The accuracy at each.
+
+    Examples
+    --------
+    >>> found = Perturbation("0", 0.9, ("scale", "scale"), np.array([0.5, 1.0]), np.array([0.8, 0.9]))
+    >>> found.to_pandas()
+      layer   kind  level  accuracy  baseline
+    0     0  scale    0.5       0.8       0.9
+    1     0  scale    1.0       0.9       0.9
+    >>> found.holds("scale", points=0.05)
+    (0.75, inf)
+    """
 
     layer: str
     baseline: float
@@ -50,14 +76,32 @@ class Perturbation:
     accuracies: Float[np.ndarray, " m"] = field(repr=False)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return one row a level: layer, kind, level, accuracy, baseline."""
+        """Return one row per level: layer, kind, level, accuracy, baseline."""
         import pandas as pd
 
         columns = {"kind": self.kinds, "level": self.levels, "accuracy": self.accuracies}
         return pd.DataFrame({"layer": self.layer, **columns, "baseline": self.baseline})
 
     def holds(self, kind: str, points: float = 0.01) -> tuple[float, float]:
-        """Return the levels between which accuracy stays within ``points`` of the baseline (see holding_range)."""
+        """Return the levels between which the accuracy is at most ``points`` below the baseline.
+
+        Parameters
+        ----------
+        kind : str
+            The kind of perturbation, one that was measured.
+        points : float
+            How much accuracy may be lost, as a share of all points.
+
+        Returns
+        -------
+        tuple of float
+            The lowest and the highest level; see :func:`holding_range`.
+
+        Raises
+        ------
+        ValueError
+            If the kind was not measured.
+        """
         chosen = np.array([name == kind for name in self.kinds], dtype=bool)
         if not chosen.any():
             raise ValueError(f"{kind!r} was not measured: there are {', '.join(dict.fromkeys(self.kinds))}")
@@ -72,8 +116,33 @@ def perturb(
     offset: float = 0.0,
     clip: float = math.inf,
 ) -> Float[Tensor, "*n k"]:
-    """Return ``min(scale * z + offset * reach, clip * reach)``; ``reach`` is the range of each unit.
+    """Return ``min(scale * z + offset * reach, clip * reach)``: pre-activations that are scaled, shifted or clipped.
 
+    Parameters
+    ----------
+    z : Tensor of shape (..., k)
+        Pre-activations.
+    reach : Tensor of shape (k,)
+        The range of each unit: its largest output minus its smallest.
+    scale : float
+        A factor; 1 changes nothing.
+    offset : float
+        A shift, as a share of the unit's range; 0 changes nothing.
+    clip : float
+        A ceiling, as a share of the unit's range; infinity changes nothing.
+
+    Returns
+    -------
+    Tensor of shape (..., k)
+        The perturbed pre-activations.
+
+    Raises
+    ------
+    ValueError
+        If ``reach`` does not have one entry per unit.
+
+    Examples
+    --------
     >>> perturb(torch.tensor([[1.0, 4.0]]), torch.tensor([2.0, 4.0]), scale=2.0, offset=-0.5, clip=1.0)
     tensor([[1., 4.]])
     """
@@ -88,12 +157,34 @@ def perturb(
 
 
 def holding_range(levels: np.ndarray, values: np.ndarray, floor: float, neutral: float) -> tuple[float, float]:
-    """Return the ends of the run of levels around ``neutral`` on which ``values`` stay at or above ``floor``.
+    """Return the interval of levels around ``neutral`` in which ``values`` stay at or above ``floor``.
 
-    Between two levels the value is taken to change linearly. An end is infinite where the floor is kept up to the
-    last level measured; a neutral level beyond all levels counts from the nearest. NaN where the floor is not kept
-    even there.
+    Between two levels, values are interpolated linearly.
 
+    Parameters
+    ----------
+    levels : array of shape (m,)
+        Levels, in any order.
+    values : array of shape (m,)
+        What was measured at each.
+    floor : float
+        The least value that is accepted.
+    neutral : float
+        The level from which to search in both directions; outside of ``levels``, the nearest one is used.
+
+    Returns
+    -------
+    tuple of float
+        The lowest and the highest level. An end is infinite if the value never falls below the floor on that side;
+        both are NaN if it is below the floor at the neutral level.
+
+    Raises
+    ------
+    ValueError
+        If the numbers of levels and values differ, or ``floor`` or ``neutral`` is NaN.
+
+    Examples
+    --------
     >>> holding_range(np.array([-2.0, -1.0, 0.0, 1.0]), np.array([0.0, 1.0, 1.0, 0.5]), 0.75, 0.0)
     (-1.25, 0.5)
     """
@@ -127,22 +218,54 @@ def perturbation(
 ) -> Perturbation:
     """Return the accuracy of a classifier while the pre-activations of one linear layer are perturbed.
 
-    A unit's output z becomes ``min(scale * z + offset * r, clip * r)``, with one of the three changed at a time and
-    r the unit's range over ``x``: its largest output minus its smallest, unperturbed. The clip is a ceiling at that
-    share of the range above zero; there is no floor. ``layer`` is the linear layer or its name, the first one if
-    not given; ``levels`` replaces the default levels of a kind. Accuracy is the share of points whose largest
-    output is at ``y``. The model is run in evaluation mode, without gradients, and left as it was.
+    A unit's output z becomes ``min(scale * z + offset * r, clip * r)``, with one of the three changed at a time; r is
+    the unit's range over ``x``, its largest output minus its smallest without any change. The model is run in
+    evaluation mode, without gradients, and is not changed.
+
+    Parameters
+    ----------
+    model : nn.Module
+        A classifier that returns one output per class.
+    x : array of shape (n, ...)
+        Points.
+    y : array of shape (n,)
+        The class of each point, a whole number. An answer is right if the largest output is that of ``y``.
+    layer : str, nn.Linear or None
+        The layer or its name; None for the first linear layer.
+    kinds : sequence of str
+        The perturbations to measure: ``"scale"``, ``"offset"``, ``"clip"``.
+    levels : mapping of str to sequence of float, or None
+        Levels by kind that replace the default ones.
+
+    Returns
+    -------
+    Perturbation
+        The accuracy at each level of each kind.
+
+    Raises
+    ------
+    ValueError
+        If the model has no such layer or never calls it, does not return one row of finite outputs per point, or the
+        points, classes, kinds or levels are not valid.
+
+    Examples
+    --------
+    >>> model = nn.Linear(1, 2, bias=False)
+    >>> _ = model.load_state_dict({"weight": torch.tensor([[1.0], [-1.0]])})
+    >>> points, classes = torch.tensor([[-1.0], [2.0]]), torch.tensor([1, 0])
+    >>> perturbation(model, points, classes, kinds=("scale",), levels={"scale": (-1.0, 1.0)}).accuracies
+    array([0., 1.])
     """
     name, chosen = _find(instance(model, "model", nn.Module), layer)
     points = _points(chosen.weight, x)
     labels = torch.from_numpy(whole_array(y, "y", "points", {"points": len(points)})).to(chosen.weight.device)
     grid = _grid(kinds, levels)
-    with _evaluating(model), torch.no_grad():
+    with in_eval_mode(model), torch.no_grad():
         reach, baseline, outputs = _range(model, chosen, points, labels)
         found = [(kind, float(level)) for kind in grid for level in grid[kind]]
         accuracies = []
         for kind, level in found:
-            with _replaying(chosen, outputs), _hooked(chosen, _changing(reach, **{kind: level})):
+            with _replaying(chosen, outputs), chosen.register_forward_hook(_changing(reach, **{kind: level})):
                 accuracies.append(_accuracy(model, points, labels))
     names, values = zip(*found, strict=True)
     return Perturbation(name, baseline, names, np.array(values), np.array(accuracies))
@@ -163,9 +286,8 @@ def _find(model: nn.Module, layer: str | nn.Linear | None) -> tuple[str, nn.Line
 def _points(weight: Tensor, x: Any) -> Tensor:
     points = real_tensor(x, "x", "points ...")
     # Indices of an embedding stay whole numbers; points take the precision of the network.
-    given = x if isinstance(x, Tensor) else np.asarray(x)
-    whole = not given.is_floating_point() if isinstance(given, Tensor) else given.dtype.kind != "f"
-    return points.to(weight.device, torch.int64) if whole else points.detach().to(weight)
+    floating = x.is_floating_point() if isinstance(x, Tensor) else np.asarray(x).dtype.kind == "f"
+    return points.detach().to(weight) if floating else points.to(weight.device, torch.int64)
 
 
 def _grid(kinds: Sequence[str], levels: Mapping[str, Sequence[float]] | None) -> dict[str, np.ndarray]:
@@ -176,41 +298,20 @@ def _grid(kinds: Sequence[str], levels: Mapping[str, Sequence[float]] | None) ->
             raise ValueError(f"a perturbation is one of {', '.join(LEVELS)}, got {kind!r}")
     if not kinds:
         raise ValueError("a perturbation needs at least one kind, got none")
-    # No clip at all is a level as well; that of the others must be finite.
     return {kind: _levels(kind, given[kind]) for kind in kinds}
 
 
 def _levels(kind: str, levels: Any) -> np.ndarray:
     found = real_array(levels, f"levels of {kind}", "levels", finite=False)
+    # An infinite clip means none; the other levels must be finite.
     for level in found:
         number(float(level), f"levels of {kind}", "(-inf, inf]" if kind == "clip" else "(-inf, inf)")
     return found
 
 
 @contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        # Module by module: some may have been set apart from the rest.
-        for module, training in modes:
-            module.training = training
-
-
-@contextmanager
-def _hooked(layer: nn.Linear, hook: Callable[..., Any]) -> Iterator[None]:
-    handle = layer.register_forward_hook(hook)
-    try:
-        yield
-    finally:
-        handle.remove()
-
-
-@contextmanager
 def _replaying(layer: nn.Linear, outputs: Sequence[Tensor]) -> Iterator[None]:
-    """Let the layer give what it gave before, in the same order; without outputs it computes as ever."""
+    """Let the layer return recorded outputs, in their order, instead of computing them; without any, compute."""
     if not outputs:
         yield
         return
@@ -226,47 +327,42 @@ def _changing(reach: Tensor, **change: float) -> Callable[[nn.Module, Any, Tenso
     return lambda module, inputs, output: perturb(output, reach, **change)
 
 
-def _accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:
-    pairs = zip(x.split(_BATCH), y.split(_BATCH), strict=True)
-    right = sum(_right(model(points), labels) for points, labels in pairs)
-    return right / len(x)
-
-
-def _right(outputs: Tensor, labels: Tensor) -> int:
-    # The largest of outputs that hold NaN would be the NaN; such an answer is no right one.
-    answers = outputs.argmax(-1).masked_fill(outputs.isnan().any(-1), -1)
-    return int((answers == labels).sum())
-
-
-def _baseline(model: nn.Module, x: Tensor, y: Tensor) -> float:
-    """Return the accuracy without any change; refuse a model that does not give finite outputs, one per class."""
+def _accuracy(model: Callable[[Tensor], Tensor], x: Tensor, y: Tensor) -> float:
     right = 0
     for points, labels in zip(x.split(_BATCH), y.split(_BATCH), strict=True):
-        try:
-            outputs = model(points)
-        except RuntimeError as error:
-            shape, dtype = tuple(points.shape), str(points.dtype).removeprefix("torch.")
-            said = str(error).splitlines()[0]
-            raise ValueError(f"the model does not run on x of shape {shape} and type {dtype}: {said}") from error
-        if not isinstance(outputs, Tensor) or outputs.ndim != 2 or len(outputs) != len(points):
-            got = f"the shape {tuple(outputs.shape)}" if isinstance(outputs, Tensor) else type(outputs).__name__
-            raise ValueError(f"the model must give one row of outputs for each of {len(points)} points, got {got}")
-        broken = int((~outputs.isfinite()).any(-1).sum())
-        if broken:
-            raise ValueError(f"the model must give finite outputs, got NaN or infinity at {broken} points of x")
-        right += _right(outputs, labels)
+        outputs = model(points)
+        # argmax would choose NaN as the largest output; such an answer counts as wrong.
+        answers = outputs.argmax(-1).masked_fill(outputs.isnan().any(-1), -1)
+        right += int((answers == labels).sum())
     return right / len(x)
+
+
+def _checked_outputs(model: nn.Module, points: Tensor) -> Tensor:
+    """Return what the model returns; an error unless that is one row of finite outputs per point."""
+    try:
+        outputs = model(points)
+    except RuntimeError as error:
+        shape, dtype = tuple(points.shape), str(points.dtype).removeprefix("torch.")
+        said = str(error).splitlines()[0]
+        raise ValueError(f"the model does not run on x of shape {shape} and type {dtype}: {said}") from error
+    if not isinstance(outputs, Tensor) or outputs.ndim != 2 or len(outputs) != len(points):
+        got = f"the shape {tuple(outputs.shape)}" if isinstance(outputs, Tensor) else type(outputs).__name__
+        raise ValueError(f"the model must give one row of outputs for each of {len(points)} points, got {got}")
+    broken = int((~outputs.isfinite()).any(-1).sum())
+    if broken:
+        raise ValueError(f"the model must give finite outputs, got NaN or infinity at {broken} points of x")
+    return outputs
 
 
 def _range(model: nn.Module, layer: nn.Linear, x: Tensor, y: Tensor) -> tuple[Tensor, float, list[Tensor]]:
-    """Return the range of each unit over all points, the accuracy without any change, and what may be replayed.
+    """Return the range of each unit over all points, the accuracy without any change, and outputs to be replayed.
 
-    A layer that is called once per batch sees the same inputs at every level; one that is called again may see what
-    its own perturbed outputs have become, and nothing of it is replayed.
+    A layer that is called once per batch sees the same inputs at every level, so its outputs can be replayed. The
+    inputs of a layer that is called several times may depend on its own perturbed outputs; it is always run.
     """
     outputs: list[Tensor] = []
-    with _hooked(layer, lambda module, inputs, output: outputs.append(output)):
-        accuracy = _baseline(model, x, y)
+    with layer.register_forward_hook(lambda module, inputs, output: outputs.append(output)):
+        accuracy = _accuracy(partial(_checked_outputs, model), x, y)
     if not outputs:
         raise ValueError("the model does not call the layer, so there is nothing to perturb")
     rows = [output.reshape(-1, output.shape[-1]) for output in outputs]

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
-from metriscope.nn import init_through_points
+from metriscope.nn import init_through_points_
 from metriscope.nn.initialization import empty_linear
 from metriscope.rng import stream
 from metriscope.vq.units.novelty import novelty
@@ -171,7 +171,7 @@ def random_network_patterns(units, *sets):
     """Return the patterns of one layer of random hyperplanes, each through a random point of the first set."""
     linear = empty_linear(sets[0].shape[1], units)
     linear.weight.data.normal_(generator=stream(0, "weight"))
-    init_through_points(linear, sets[0], generator=stream(0, "through"))
+    init_through_points_(linear, sets[0], generator=stream(0, "through"))
     model = torch.nn.Sequential(linear, torch.nn.ReLU())
     return [patterns(*plain_bits(model, x)) for x in sets]
 

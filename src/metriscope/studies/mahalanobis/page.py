@@ -87,7 +87,7 @@ def _lost(plan: MahalanobisPlan, results: MahalanobisResults) -> tuple[Block, ..
 
 def _starts(results: MahalanobisResults) -> tuple[Block, ...]:
     text = (
-        "`init_from_clusters` runs k-means and places hyperplanes along the principal axes of each cluster, scaled to "
+        "`init_from_clusters_` runs k-means and places hyperplanes along the principal axes of each cluster, scaled to "
         "unit variance, through the cluster's mean; units beyond the number of axes mirror the first. With one "
         "cluster that is the whitening of the sample: only the sampling error remains to be learned. With two "
         "clusters the start is wrong about the data on purpose."

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from metriscope.data import Gaussian, random_gaussian
-from metriscope.nn import Mahalanobis, init_from_clusters, init_through_points
+from metriscope.nn import Mahalanobis, init_from_clusters_, init_through_points_
 from metriscope.rng import stream
 from metriscope.runs import Result, Work
 from metriscope.studies.mahalanobis.plan import NAME, DistanceTraining, GaussianTask
@@ -59,11 +59,11 @@ def network(job: DistanceTraining, activation: str, trial: int, x: Float[Tensor,
     widest = nn.Linear(dim, max(2 * dim, units))
     if job.start.clusters is None:
         nn.init.kaiming_normal_(widest.weight, nonlinearity="relu", generator=stream(*here, "weights"))
-        init_through_points(widest, x, generator=stream(*here, "points"))
+        init_through_points_(widest, x, generator=stream(*here, "points"))
     else:
         rows = torch.randint(len(x), (len(x),), generator=stream(*here, "resample"))
         widest = nn.Linear(dim, units)
-        init_from_clusters(widest, x[rows], job.start.clusters, generator=stream(*here, "clusters"))
+        init_from_clusters_(widest, x[rows], job.start.clusters, generator=stream(*here, "clusters"))
     with torch.no_grad():
         model.linear.weight.copy_(widest.weight[:units])
         model.linear.bias.copy_(widest.bias[:units])
