@@ -17,6 +17,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from metriscope.common.model_state import in_eval_mode
 from metriscope.common.validation import instance, number, real_array, real_tensor, require_tensors, whole_array
 
 if TYPE_CHECKING:
@@ -137,7 +138,7 @@ def perturbation(
     points = _points(chosen.weight, x)
     labels = torch.from_numpy(whole_array(y, "y", "points", {"points": len(points)})).to(chosen.weight.device)
     grid = _grid(kinds, levels)
-    with _evaluating(model), torch.no_grad():
+    with in_eval_mode(model), torch.no_grad():
         reach, baseline, outputs = _range(model, chosen, points, labels)
         found = [(kind, float(level)) for kind in grid for level in grid[kind]]
         accuracies = []
@@ -185,18 +186,6 @@ def _levels(kind: str, levels: Any) -> np.ndarray:
     for level in found:
         number(float(level), f"levels of {kind}", "(-inf, inf]" if kind == "clip" else "(-inf, inf)")
     return found
-
-
-@contextmanager
-def _evaluating(model: nn.Module) -> Iterator[None]:
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        # Module by module: some may have been set apart from the rest.
-        for module, training in modes:
-            module.training = training
 
 
 @contextmanager

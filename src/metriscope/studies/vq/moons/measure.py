@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Bool, Float
 from scipy.optimize import linear_sum_assignment
 
-from metriscope.data import turn
+from metriscope.data import rotate
 from metriscope.runs import Driver, Finished
 from metriscope.studies.vq.moons.plan import MEASURES, Moons, Turning
 from metriscope.studies.vq.networks.measure import ends_of, stored, trained
@@ -83,7 +83,7 @@ def comparisons(networks: Networks, number: int, spec: Turning) -> Iterator[tupl
     """Yield each comparison of one seed with its measures."""
     points = torch.from_numpy(disc(spec.grid)[0])
     angle, last = spec.group.angle, spec.group.recipe.epochs
-    straight, turned, how = points.float(), turn(points, angle).float(), (spec.components, spec.estimator)
+    straight, turned, how = points.float(), rotate(points, angle).float(), (spec.components, spec.estimator)
     for epoch, prefix in ((last, ""), (0, "start ")):
         one = capture(networks.network(number, "first", epoch), straight)
         other = networks.network(number, "turned", epoch)
@@ -190,5 +190,5 @@ def _fields(networks: Networks, role: str, spec: Turning) -> tuple[np.ndarray, n
     found = VQMDS(n_components=spec.components).fit(capture(model, points.float()))
     # The same components on turned points, by projection, tell which sign corresponds to the first network's.
     angle = spec.group.angle if ROLES[role].turned else 0.0
-    back = found.transform(capture(model, turn(points, angle).float()))
+    back = found.transform(capture(model, rotate(points, angle).float()))
     return found.eigenvectors_, back, found.eigenvalues_ / found.eigenvalues_[0]
