@@ -229,7 +229,7 @@ CASES = [
     Case("Partition.evaluate", REGIONS.evaluate, {"points": PLANE}),
     Case("Partition.distance", lambda i: REGIONS.distance(i, 0), {"i": np.array([0, 1])}, shapes=True),
     # Data
-    Case("turn", lambda x: data.turn(x, 0.5), {"x": POINTS}),
+    Case("rotate", lambda x: data.rotate(x, 0.5), {"x": POINTS}),
     Case("sphere_moons", lambda x: data.sphere_moons(x, generator(), dim=4), {"x": PLANE}),
     Case("Gaussian", lambda mean, cov: data.Gaussian(mean, cov).sample(3, generator()), {"mean": MEAN, "cov": COV}),
     Case(

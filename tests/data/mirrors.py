@@ -12,8 +12,8 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import numpy as np
 
-from metriscope.data import locations, registry
-from metriscope.data.locations import File
+from metriscope.data import download, registry
+from metriscope.data.download import File
 
 FOLDER = "mnist/"
 
@@ -107,7 +107,7 @@ def left(folder):
 
 def isolate(monkeypatch, folder):
     """Let the cache be a folder of the test's own, and no other place be looked at."""
-    monkeypatch.delenv(locations.ENVIRONMENT, raising=False)
+    monkeypatch.delenv(download.ENVIRONMENT, raising=False)
     monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-    monkeypatch.setattr(files, "cache_folder", lambda: folder)
+    monkeypatch.setattr(download, "cache_folder", lambda: folder)
     return folder

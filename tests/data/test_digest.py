@@ -13,7 +13,7 @@ import pytest
 from data.mirrors import isolate, put, register, sha, tiny_mnist
 from metriscope.data import DataError, Labeled, digest, load, mnist_5k, names, registry
 from metriscope.data.dataset import content_digest
-from metriscope.data.locations import File
+from metriscope.data.download import File
 
 EMBEDDED = [name for name, row in registry.ROWS.items() if not row.files]
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from scipy import stats
 from sklearn.datasets import make_moons
 
-from metriscope.data import sphere_moons, turn, two_moons
+from metriscope.data import rotate, sphere_moons, turn, two_moons
 from metriscope.rng import stream
 
 few = settings(max_examples=25, deadline=None)
@@ -40,7 +40,7 @@ def test_without_noise_they_are_scikit_learns_moons_up_to_place_and_size(count, 
 def test_they_lie_in_the_square_however_they_are_turned(count, seed, noise, angle):
     x, _ = two_moons(count, stream(seed), noise)
     assert x.norm(dim=-1).max() == pytest.approx(1, abs=1e-12)
-    assert turn(x, angle).abs().max() <= 1 + 1e-12
+    assert rotate(x, angle).abs().max() <= 1 + 1e-12
 
 
 def test_the_moons_mirror_each_other_about_the_origin():
@@ -66,12 +66,12 @@ def test_noise_has_the_deviation_asked_for_in_units_of_the_radius(noise):
 @given(seed=seeds, dim=st.integers(2, 6), first=angles, second=angles)
 def test_turns_add_up_keep_distances_and_leave_other_coordinates(seed, dim, first, second):
     x = torch.randn(7, dim, generator=stream(seed), dtype=torch.float64)
-    once = turn(x, first + second)
-    torch.testing.assert_close(turn(turn(x, first), second), once, atol=1e-12, rtol=1e-10)
+    once = rotate(x, first + second)
+    torch.testing.assert_close(rotate(rotate(x, first), second), once, atol=1e-12, rtol=1e-10)
     torch.testing.assert_close(distances(once), distances(x), atol=1e-12, rtol=1e-10)
     assert torch.equal(once[:, 2:], x[:, 2:])
     complex_turn = torch.view_as_complex(x[:, :2].contiguous()) * complex(math.cos(first), math.sin(first))
-    torch.testing.assert_close(turn(x, first)[:, :2], torch.view_as_real(complex_turn))
+    torch.testing.assert_close(rotate(x, first)[:, :2], torch.view_as_real(complex_turn))
 
 
 @few
@@ -97,7 +97,7 @@ def test_the_added_coordinates_are_uniform_on_their_sphere():
 def test_turning_sphere_moons_is_hiding_turned_moons():
     x, _ = two_moons(50, stream(5))
     hidden = sphere_moons(x, stream(6))
-    torch.testing.assert_close(turn(hidden, math.pi / 6), sphere_moons(turn(x, math.pi / 6), stream(6)))
+    torch.testing.assert_close(rotate(hidden, math.pi / 6), sphere_moons(rotate(x, math.pi / 6), stream(6)))
 
 
 @pytest.mark.usefixtures("undrawn")
@@ -118,11 +118,11 @@ def test_the_same_stream_draws_the_same_moons():
         (lambda: two_moons(9, stream(0), math.nan), r"noise must lie in \[0, inf\), got nan"),
         (lambda: two_moons(9, stream(0), math.inf), r"noise must lie in \[0, inf\), got inf"),
         (
-            lambda: turn(torch.zeros(3, 1), 1.0),
+            lambda: rotate(torch.zeros(3, 1), 1.0),
             r"at least two features to be rotated, got the shape \(3, 1\)",
         ),
-        (lambda: turn(torch.zeros(3), 1.0), r"x must have the shape \(points, features\), got \(3,\)"),
-        (lambda: turn(torch.zeros(3, 2), math.nan), "angle must be a finite number, got nan"),
+        (lambda: rotate(torch.zeros(3), 1.0), r"x must have the shape \(points, features\), got \(3,\)"),
+        (lambda: rotate(torch.zeros(3, 2), math.nan), "angle must be a finite number, got nan"),
         (lambda: sphere_moons(torch.zeros(3, 3), stream(0)), r"x must have the shape \(points, 2\), got \(3, 3\)"),
         (lambda: sphere_moons(torch.zeros(3, 2), stream(0), 2), "dim must be an integer of at least 3, got 2"),
         (
@@ -138,3 +138,9 @@ def test_the_same_stream_draws_the_same_moons():
 def test_what_makes_no_sense_is_refused(call, sentence):
     with pytest.raises(ValueError, match=sentence):
         call()
+
+
+def test_the_old_name_of_rotate_works_and_warns():
+    x = torch.eye(2)
+    with pytest.warns(DeprecationWarning, match="rotate"):
+        torch.testing.assert_close(turn(x, 0.5), rotate(x, 0.5))

@@ -13,7 +13,7 @@ import pytest
 
 from data.mirrors import isolate, left, mirror, paths, put, register, sha, tiny_mnist
 from metriscope.data import DataError, available, fetch, load, names, registry
-from metriscope.data.locations import File, cache_folder
+from metriscope.data.download import File, cache_folder
 
 CONTENTS = tiny_mnist()
 IMAGES = "train-images-idx3-ubyte.gz"

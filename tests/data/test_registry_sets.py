@@ -147,12 +147,12 @@ def test_recordings_are_scaled_padded_and_split_by_their_number(tmp_path):
 def test_recordings_that_do_not_add_up_are_refused(tmp_path):
     with pytest.raises(DataError, match=r"fsdd.npz holds 5 samples, but its recordings are 6 long together"):
         fsdd_parts(write_fsdd(tmp_path / "fsdd.npz", length=np.array([3, 3])))
-    with pytest.raises(DataError, match=r"fsdd.npz is no whole archive of spoken digits"):
+    with pytest.raises(DataError, match=r"fsdd.npz is no complete archive of spoken digits"):
         fsdd_parts(write_fsdd(tmp_path / "fsdd.npz", digit=None))
-    with pytest.raises(DataError, match=r"fsdd.npz is no whole archive of spoken digits"):
+    with pytest.raises(DataError, match=r"fsdd.npz is no complete archive of spoken digits"):
         fsdd_parts(write_fsdd(tmp_path / "fsdd.npz", digit=np.array([{}, {}], dtype=object)))
     (tmp_path / "fsdd.npz").write_bytes(b"PK\x03\x04 cut")
-    with pytest.raises(DataError, match=r"fsdd.npz is no whole archive of spoken digits"):
+    with pytest.raises(DataError, match=r"fsdd.npz is no complete archive of spoken digits"):
         fsdd_parts({"fsdd.npz": tmp_path / "fsdd.npz"})
 
 

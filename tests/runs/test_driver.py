@@ -18,7 +18,6 @@ from torch import Tensor
 
 from metriscope.runs import Deadline, Driver, Result, Store, Unfinished, Work, once
 from metriscope.runs.address import address
-from metriscope.runs.lease import held
 
 
 @dataclass(frozen=True)
@@ -264,9 +263,8 @@ def test_a_run_that_somebody_else_computes_is_waited_for_and_not_computed_twice(
 
 HOLD = """
 import sys, time
-from pathlib import Path
-from metriscope.runs.lease import held
-with held(Path(sys.argv[1]), [sys.argv[2]]) as mine:
+from metriscope.runs import Store
+with Store(sys.argv[1]).leased([sys.argv[2]]) as mine:
     print(len(mine), flush=True)
     time.sleep(600)
 """
@@ -278,7 +276,7 @@ def test_the_lease_of_a_dead_process_is_free_again(store):
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stdout.readline().strip() == "1"
-        with held(store.root, [address(JOBS[0]), address(JOBS[1])]) as mine:
+        with store.leased([address(JOBS[0]), address(JOBS[1])]) as mine:
             assert mine == [address(JOBS[1])]
         process.send_signal(signal.SIGKILL)
         process.wait()

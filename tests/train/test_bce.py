@@ -51,6 +51,6 @@ def test_a_confident_logit_costs_nothing_or_its_size():
 
 
 @pytest.mark.parametrize(("outputs", "targets"), [((2, 5, 3), (5,)), ((2, 5, 1), (5, 1)), ((2, 5), (4,))])
-def test_anything_but_one_logit_and_one_target_a_point_is_refused(outputs, targets):
-    with pytest.raises(ValueError, match="bce needs one logit and one target a point"):
+def test_anything_but_one_logit_and_one_target_per_point_is_refused(outputs, targets):
+    with pytest.raises(ValueError, match="bce needs one logit and one target per point"):
         POINT_LOSSES["bce"](torch.zeros(outputs), torch.zeros(targets))

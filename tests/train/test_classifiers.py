@@ -272,7 +272,7 @@ def test_what_does_not_fit_is_refused_in_one_sentence():
         advance([network], points, 1)
     with pytest.raises(ValueError, match="labels go up to 2, a network has 2 outputs"):
         measure([classifier("relu", (4, 3, 2))], points)
-    with pytest.raises(ValueError, match="packed for measuring alone"):
+    with pytest.raises(ValueError, match="packed for measuring only"):
         advance([classifier("relu", (4, 3, 3))], examples(x, y, gradient=False), 1)
     with pytest.raises(ValueError, match="10 points need as many labels from 0 on"):
         examples(x, y[:-1])

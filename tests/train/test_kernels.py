@@ -50,11 +50,11 @@ def test_a_product_with_packed_points_is_numpys(kind):
 
 @kinds
 def test_points_are_pulled_to_prototypes_as_the_formula_says(kind):
-    _, lanes_, _, _, attract = KINDS[kind]()
+    _, lanes, _, _, attract = KINDS[kind]()
 
     @njit
     def pull_all(points, prototypes, results):
-        for column in range(0, points.shape[1], lanes_):
+        for column in range(0, points.shape[1], lanes):
             attract(points, prototypes, results, (len(prototypes[0]), column))
 
     points, mu, weight = drawn(GROUP, PADDING), drawn(5, PADDING, seed=1), drawn(5, PADDING, seed=2)
@@ -102,7 +102,7 @@ def missing(*_):
 )
 def test_plain_loops_are_used_where_vector_code_cannot_be_built(monkeypatch, name, broken, reason):
     monkeypatch.delenv("METRISCOPE_PLAIN_KERNELS", raising=False)
-    monkeypatch.setattr(lanes, name, broken)
+    monkeypatch.setattr(simd, name, broken)
     with pytest.warns(RuntimeWarning, match=rf"vector code could not be built \({reason}\); slower plain loops"):
         assert kernels.chosen().name == "plain"
 
@@ -134,7 +134,7 @@ def test_numbas_internals_are_behind_one_door():
     users = {
         path.name
         for path in package.rglob("*.py")
-        if "llvmlite" in (text := path.read_text()) or re.search(r"^ *(from|import) .*\blanes\b", text, re.MULTILINE)
+        if "llvmlite" in (text := path.read_text()) or re.search(r"^ *(from|import) .*\bsimd\b", text, re.MULTILINE)
     }
     assert users == {"kernels.py", "simd.py"}
 

@@ -1,1 +1,1 @@
-"""What every folder uses: checks of arguments, whole files, threads, progress bars, models lent and given back."""
+"""What every package uses: argument checks, errors, atomic writes, hashes, threads, progress bars, eval mode."""

@@ -1,4 +1,4 @@
-"""The two ways a store fails: it cannot do what was asked, or what it holds is damaged."""
+"""The errors of a store of runs, and file errors in plain words."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ _REASONS = {
 
 
 class StoreError(RuntimeError):
-    """One sentence about what the store could not do, where, and why.
+    """Raised when a store cannot do what was asked; the message says what, where and why.
 
-    It is no ``OSError``, so that code which handles plain file errors never takes it for one of its own.
+    It is no ``OSError``, so that code which handles plain file errors does not catch it by accident.
     """
 
 
 class Damage(Exception):
-    """What is wrong with a file that the store should be able to read."""
+    """Raised when a file is missing, truncated or changed; the message says what is wrong with it."""
 
 
 class Unfinished(Exception):
-    """A run that was asked for is not there, because the budget ended before it was computed."""
+    """Raised when a requested run is missing because the time budget ended before it was computed."""
 
 
 def reason(error: OSError) -> str:
@@ -48,7 +48,7 @@ def reason(error: OSError) -> str:
 
 @contextmanager
 def explained(task: str) -> Iterator[None]:
-    """Turn a file error or damage inside the block into ``StoreError("cannot <task>: <reason>")``."""
+    """Convert an ``OSError`` or ``Damage`` inside the block into ``StoreError("cannot <task>: <reason>")``."""
     try:
         yield
     except OSError as error:

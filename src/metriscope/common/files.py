@@ -1,4 +1,4 @@
-"""Files that are either whole or absent: synced writes, and temporary names that tell whose they are."""
+"""Files that are complete or absent: atomic writes, SHA-256, and temporary names that tell which process owns them."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import IO
 
 from metriscope.common.errors import Damage, reason
 
@@ -23,7 +24,9 @@ __all__ = [
     "entries",
     "read",
     "remove",
+    "replaced",
     "set_aside",
+    "sha256",
     "sync_folder",
     "temporary",
     "write",
@@ -33,21 +36,56 @@ TEMPORARY = ".tmp-"
 DAMAGED = "damaged"
 _NAME = re.compile(re.escape(TEMPORARY) + r"(?P<machine>[0-9a-f]{8})-(?P<pid>\d+)-[0-9a-f]{8}")
 _DAY = 86_400.0
+_CHUNK = 1 << 20
 
 
-def write(path: Path, *chunks: bytes | memoryview) -> None:
-    """Write a new file and wait until the disk has it."""
+def sha256(content: bytes | Path) -> str:
+    """Return the SHA-256 of bytes, or of the file at a path, as 64 hexadecimal digits.
+
+    >>> sha256(b"abc")[:16]
+    'ba7816bf8f01cfea'
+    """
+    if not isinstance(content, Path):
+        return hashlib.sha256(content).hexdigest()
+    digest = hashlib.sha256()
+    with content.open("rb") as file:
+        while chunk := file.read(_CHUNK):
+            digest.update(chunk)
+    return digest.hexdigest()
+
+
+def write(path: Path, data: bytes) -> None:
+    """Write a new file and wait until it is on the disk."""
     with path.open("xb") as file:
-        for chunk in chunks:
-            file.write(chunk)
-        file.flush()
-        os.fsync(file.fileno())
+        file.write(data)
+        _sync(file)
+
+
+@contextmanager
+def replaced(path: Path) -> Iterator[IO[bytes]]:
+    """Yield a file to write that replaces the one at ``path`` when the block ends without an error.
+
+    The content is first written to a temporary file in the same folder; readers see the old file or the complete new
+    one, never a part.
+    """
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with temporary(path.parent) as draft:
+        with draft.open("xb") as file:
+            yield file
+            _sync(file)
+        draft.replace(path)
+    sync_folder(path.parent)
+
+
+def _sync(file: IO[bytes]) -> None:
+    file.flush()
+    os.fsync(file.fileno())
 
 
 def read(path: Path) -> bytes:
     """Return the bytes of a file.
 
-    What no second try can mend is ``Damage``; any other failure stays an ``OSError``.
+    A failure that would happen again on a second try raises ``Damage``; any other stays an ``OSError``.
     """
     try:
         return path.read_bytes()
@@ -63,7 +101,7 @@ def read(path: Path) -> bytes:
 
 
 def sync_folder(path: Path) -> None:
-    """Wait until the disk has the names in a folder, where the system can do that at all."""
+    """Wait until the names in a folder are on the disk, on systems that can do that."""
     if os.name == "nt":
         return
     handle = os.open(path, os.O_RDONLY)
@@ -77,7 +115,7 @@ def sync_folder(path: Path) -> None:
 
 
 def entries(folder: Path) -> list[Path]:
-    """Return what a folder holds, by name; a folder that is not there holds nothing."""
+    """Return the sorted paths in a folder; none if the folder does not exist."""
     try:
         return sorted(folder.iterdir())
     except FileNotFoundError:
@@ -85,7 +123,7 @@ def entries(folder: Path) -> list[Path]:
 
 
 def remove(path: Path) -> None:
-    """Remove a file or a whole folder, as far as that is possible."""
+    """Remove a file or a whole folder; failures are ignored."""
     if path.is_dir() and not path.is_symlink():
         shutil.rmtree(path, ignore_errors=True)
     else:
@@ -94,10 +132,10 @@ def remove(path: Path) -> None:
 
 
 def set_aside(path: Path, root: Path) -> None:
-    """Move a damaged file or folder to ``root/damaged``, as far as that is possible.
+    """Move a damaged file or folder to ``root/damaged``; failures are ignored.
 
-    Kept, not deleted: an extra file in a run folder may be somebody's notes. In a store that cannot be written it
-    stays where it is; writing there will say why.
+    It is kept, not deleted, because an extra file in a run folder may be somebody's notes. In a read-only store it
+    stays where it is, and the next write explains why.
     """
     with suppress(OSError):
         (root / DAMAGED).mkdir(exist_ok=True)
@@ -106,7 +144,7 @@ def set_aside(path: Path, root: Path) -> None:
 
 @contextmanager
 def temporary(folder: Path) -> Iterator[Path]:
-    """Yield a fresh name inside ``folder`` and remove whatever still stands there afterwards."""
+    """Yield an unused path inside ``folder`` and remove whatever is still there afterwards."""
     path = folder / f"{TEMPORARY}{_machine()}-{os.getpid()}-{secrets.token_hex(4)}"
     try:
         yield path
@@ -115,15 +153,15 @@ def temporary(folder: Path) -> Iterator[Path]:
 
 
 def abandoned(path: Path) -> bool:
-    """Say whether a temporary file or folder was left behind by a process that is gone.
+    """Return whether a temporary file or folder was left behind by a process that has ended.
 
-    Process numbers of another machine on a shared disk mean nothing here; its files are left alone for a day,
-    far longer than any run takes to be written.
+    On a shared disk, process ids of another machine cannot be checked; its files are kept for a day, which is far
+    longer than writing a run takes.
     """
     match = _NAME.fullmatch(path.name)
     if match is None:
         return False
-    # On Windows signal 0 would interrupt the process instead of asking for it, so age decides there too.
+    # On Windows signal 0 would interrupt the process instead of testing for it, so age decides there too.
     if match["machine"] == _machine() and os.name != "nt":
         return not _alive(int(match["pid"]))
     try:
@@ -133,18 +171,17 @@ def abandoned(path: Path) -> bool:
 
 
 def _machine() -> str:
-    """Return a digest of the machine and its space of process numbers; containers on one machine differ."""
+    """Return a digest of the machine and its process namespace; containers on one machine differ."""
     space = ""
     with suppress(OSError):
         space = str(Path("/proc/self/ns/pid").readlink())
-    return hashlib.sha256(f"{platform.node()} {space}".encode()).hexdigest()[:8]
+    return sha256(f"{platform.node()} {space}".encode())[:8]
 
 
 def _alive(pid: int) -> bool:
     try:
-        os.kill(pid, 0)
+        with suppress(PermissionError):  # another user's process, which is alive
+            os.kill(pid, 0)
     except (ProcessLookupError, OverflowError):
         return False
-    except PermissionError:
-        return True
     return True

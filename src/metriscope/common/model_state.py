@@ -1,4 +1,4 @@
-"""A model lent for a while: run in eval mode, perhaps on another device, and given back exactly as it was."""
+"""Running a model without changing it: eval mode, random states, another device."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ __all__ = ["Runner", "in_eval_mode", "random_states_kept", "unwrapped"]
 
 @contextmanager
 def in_eval_mode(model: nn.Module) -> Iterator[None]:
-    """Put every module into eval mode, and each back into the mode in which it was.
+    """Put every module into eval mode for the block, then restore the mode of each.
 
-    Flags are set one by one: ``eval`` and ``train`` of some modules do more, such as merging weights, or refuse.
+    Flags are set one by one, because ``eval`` and ``train`` of some modules do more, such as merging weights, or raise.
     """
     modes = [(module, module.training) for module in model.modules()]
     try:
@@ -35,8 +35,8 @@ def in_eval_mode(model: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def random_states_kept() -> Iterator[None]:
-    """Give every global random state back as it was: PyTorch's, NumPy's and Python's."""
-    # Asking CUDA for its states would start it; where nothing has started it, no state is worth keeping.
+    """Restore the global random states of PyTorch, NumPy and Python after the block."""
+    # Reading CUDA's states would initialize CUDA; if it is not initialized, it has no state to keep.
     cuda = torch.cuda.is_available() and torch.cuda.is_initialized()
     states = torch.get_rng_state(), torch.cuda.get_rng_state_all() if cuda else []
     numpy, python = np.random.get_state(), random.getstate()  # noqa: NPY002  a model may draw from the legacy state
@@ -51,9 +51,9 @@ def random_states_kept() -> Iterator[None]:
 
 
 class Runner:
-    """Calls a model without gradients; on a device that is not its own, with copies of its weights.
+    """Calls a model without gradients; on another device than its own, with copies of its weights.
 
-    The model itself is never moved, so that there is nothing to move back.
+    The model itself is never moved, so it need not be moved back.
     """
 
     def __init__(self, model: nn.Module, device: torch.device | str | None) -> None:
@@ -77,7 +77,7 @@ class Runner:
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
-    """Return the model inside what compiles it or spreads it over devices: those run where nothing can be seen."""
+    """Return the model inside ``torch.compile`` or data-parallel wrappers, inside which hooks do not work."""
     if isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
         return unwrapped(model.module)
     inner = getattr(model, "_orig_mod", model)
@@ -90,11 +90,11 @@ def _is_on(weight: Tensor, device: torch.device) -> bool:
 
 @contextmanager
 def _uncompiled() -> Iterator[None]:
-    """Run what was compiled as it was written; a process without the compiler is spared its import."""
+    """Run compiled functions eagerly; the compiler is not imported if the process has not done so yet."""
     if "torch._dynamo" not in sys.modules:
         yield
         return
     with warnings.catch_warnings(), torch.compiler.set_stance("force_eager"):
-        # The compiler would announce that hooks on all modules see its wrapper too; they pass over it.
+        # The compiler warns that global module hooks also see its wrapper; ours ignore it.
         warnings.filterwarnings("ignore", message="Using `torch.compile")
         yield

@@ -1,37 +1,53 @@
-"""A progress bar with rate and time left, on standard error, silent where nobody watches."""
+"""Progress bars on standard error, for steps of work and for downloads; silent where standard error is no terminal."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from rich.progress import Progress, TaskID
+    from rich.progress import Progress, ProgressColumn, TaskID
 
-__all__ = ["Bar", "Bars", "no_bar", "progress", "rich_bar"]
+__all__ = ["Bars", "DownloadBar", "no_bar", "progress", "rich_bar"]
+
+
+def _display(*columns: str | ProgressColumn, transient: bool) -> Progress:
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress
+
+    console = Console(stderr=True)
+    shown = ("{task.description}", BarColumn(), *columns)
+    return Progress(*shown, console=console, disable=not console.is_terminal, transient=transient)
 
 
 @contextmanager
 def progress(description: str, total: int, start: int = 0) -> Iterator[Callable[[float], None]]:
-    """Show a bar of ``total`` steps while the block runs; call the given function with the steps done.
+    """Show a progress bar with rate and remaining time while the block runs.
 
+    Parameters
+    ----------
+    description : str
+        Text in front of the bar.
+    total : int
+        Number of steps at which the bar is full.
+    start : int
+        Number of steps that are done already.
+
+    Yields
+    ------
+    Callable[[float], None]
+        Function to call with the number of steps done so far.
+
+    Examples
+    --------
     >>> with progress("counting", total=3) as show:
     ...     show(3)
     """
-    from rich.console import Console
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+    from rich.progress import MofNCompleteColumn, TimeRemainingColumn
 
-    console = Console(stderr=True)
-    rate = TextColumn("{task.fields[rate]}")
-    columns = (
-        TextColumn("{task.description}"),
-        BarColumn(),
-        MofNCompleteColumn(),
-        rate,
-        TimeRemainingColumn(),
-    )
-    with Progress(*columns, console=console, disable=not console.is_terminal, transient=True) as bar:
+    columns = (MofNCompleteColumn(), "{task.fields[rate]}", TimeRemainingColumn())
+    with _display(*columns, transient=True) as bar:
         task = bar.add_task(description, total=total, completed=start, rate="")
 
         def show(done: float) -> None:
@@ -41,22 +57,37 @@ def progress(description: str, total: int, start: int = 0) -> Iterator[Callable[
         yield show
 
 
-class Bar(Protocol):
-    """What pooch asks of a progress bar."""
+class DownloadBar:
+    """A bar that counts bytes, with the attributes that pooch expects of a progress bar."""
 
-    total: float
+    def __init__(self, shown: Progress, task: TaskID) -> None:
+        self._shown, self._task = shown, task
+
+    @property
+    def total(self) -> float:
+        """Number of bytes to come, 0 if unknown."""
+        return self._shown.tasks[0].total or 0
+
+    @total.setter
+    def total(self, value: float) -> None:
+        # Without Content-Length pooch sets 0; None makes the bar indeterminate.
+        self._shown.update(self._task, total=value or None)
 
     def update(self, count: int, /) -> None:
         """Add ``count`` bytes."""
+        self._shown.advance(self._task, count)
 
     def reset(self) -> None:
-        """Begin again at nothing."""
+        """Set the count back to zero."""
+        self._shown.update(self._task, completed=0)
 
     def close(self) -> None:
-        """Draw no more."""
+        """Stop the bar's clock."""
+        self._shown.stop_task(self._task)
 
 
-Bars = Callable[[str], AbstractContextManager[Bar | None]]
+# Makes the bar for a file of the given name.
+Bars = Callable[[str], AbstractContextManager[DownloadBar | None]]
 
 
 @contextmanager
@@ -66,37 +97,9 @@ def no_bar(label: str) -> Iterator[None]:
 
 
 @contextmanager
-def rich_bar(label: str) -> Iterator[Bar]:
-    """Show a bar on standard error while the block runs, if that is a terminal."""
-    from rich.console import Console
-    from rich.progress import BarColumn, DownloadColumn, Progress, TextColumn, TransferSpeedColumn
+def rich_bar(label: str) -> Iterator[DownloadBar]:
+    """Show a bar of downloaded bytes while the block runs."""
+    from rich.progress import DownloadColumn, TransferSpeedColumn
 
-    console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), DownloadColumn(), TransferSpeedColumn())
-    with Progress(*columns, console=console, disable=not console.is_terminal) as shown:
-        yield _RichBar(shown, shown.add_task(label, total=None))
-
-
-class _RichBar:
-    """One line of rich's progress."""
-
-    def __init__(self, shown: Progress, task: TaskID) -> None:
-        self._shown, self._task = shown, task
-
-    @property
-    def total(self) -> float:
-        return self._shown.tasks[0].total or 0
-
-    @total.setter
-    def total(self, value: float) -> None:
-        # A mirror that does not say how much it sends says 0: the bar swings on.
-        self._shown.update(self._task, total=value or None)
-
-    def update(self, count: int, /) -> None:
-        self._shown.advance(self._task, count)
-
-    def reset(self) -> None:
-        self._shown.update(self._task, completed=0)
-
-    def close(self) -> None:
-        self._shown.stop_task(self._task)
+    with _display(DownloadColumn(), TransferSpeedColumn(), transient=False) as shown:
+        yield DownloadBar(shown, shown.add_task(label, total=None))

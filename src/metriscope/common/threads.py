@@ -1,13 +1,16 @@
-"""Threads: how many there are, and tasks shared between them."""
+"""Threads: how many this process may use, tasks spread over them, and BLAS restricted to one."""
 
 from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
 from typing import TypeVar
 
-__all__ = ["in_parallel", "row_slices", "workers_available"]
+from threadpoolctl import threadpool_limits
+
+__all__ = ["in_parallel", "one_blas_thread", "row_slices", "workers_available"]
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -21,7 +24,7 @@ def workers_available() -> int:
 
 
 def in_parallel(function: Callable[[T], R], tasks: Iterable[T], workers: int | None = None) -> list[R]:
-    """Return ``function`` of each task, in order, the tasks shared between threads."""
+    """Return ``function(task)`` for each task, in order, computed on several threads."""
     tasks = list(tasks)
     workers = min(workers or workers_available(), len(tasks))
     if workers < 2:
@@ -30,8 +33,13 @@ def in_parallel(function: Callable[[T], R], tasks: Iterable[T], workers: int | N
         return list(pool.map(function, tasks))
 
 
+def one_blas_thread() -> AbstractContextManager[object]:
+    """Return a context in which BLAS uses one thread, so that its sums have one order and round the same way."""
+    return threadpool_limits(limits=1, user_api="blas")
+
+
 def row_slices(count: int, size: int) -> Iterator[slice]:
-    """Yield slices of at most ``size`` that cover ``count`` rows.
+    """Yield slices of at most ``size`` rows that together cover ``count`` rows.
 
     >>> list(row_slices(5, 3))
     [slice(0, 3, None), slice(3, 5, None)]

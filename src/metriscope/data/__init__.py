@@ -1,11 +1,11 @@
-"""Data that studies and tests draw on."""
+"""Data sets by name, images as points, and synthetic data."""
 
-from metriscope.data.dataset import DataSet, Labeled
+from metriscope.data.dataset import DataError, DataSet, Labeled
 from metriscope.data.images import pixels, read_idx
 from metriscope.data.loader import available, digest, fetch, load, mnist_5k
-from metriscope.data.locations import DataError
 from metriscope.data.registry import names
-from metriscope.data.synthetic import Gaussian, random_gaussian, sphere_moons, turn, two_moons
+from metriscope.data.synthetic import Gaussian, random_gaussian, rotate, sphere_moons, two_moons
+from metriscope.data.synthetic import turn as turn
 
 __all__ = [
     "DataError",
@@ -21,7 +21,7 @@ __all__ = [
     "pixels",
     "random_gaussian",
     "read_idx",
+    "rotate",
     "sphere_moons",
-    "turn",
     "two_moons",
 ]

@@ -12,14 +12,30 @@ from typing import Any
 import numpy as np
 from jaxtyping import Int64, Shaped
 
-from metriscope.data.locations import DataError
+__all__ = ["DataError", "DataSet", "Labeled", "Parts", "check_labels", "content_digest", "every_fifth", "split"]
 
-__all__ = ["DataSet", "Labeled", "Parts", "check_labels", "content_digest", "every_fifth", "split"]
+
+class DataError(RuntimeError):
+    """Raised when data is missing or is not what it should be; the message is one sentence."""
 
 
 @dataclass(frozen=True, eq=False)
 class Labeled:
-    """Examples and the class of each."""
+    """Examples and the class of each. Indexing with rows returns those examples with their labels.
+
+    Parameters
+    ----------
+    x : array of shape (n, ...)
+        Examples.
+    y : int64 array of shape (n,)
+        Class of each example.
+
+    Examples
+    --------
+    >>> part = Labeled(np.eye(3), np.array([0, 1, 1]))
+    >>> len(part), part[1:].y.tolist()
+    (3, [1, 1])
+    """
 
     x: Shaped[np.ndarray, "n ..."]
     y: Int64[np.ndarray, n]
@@ -40,7 +56,25 @@ Parts = tuple[Labeled, Labeled]
 
 @dataclass(frozen=True, eq=False)
 class DataSet:
-    """A named data set: what to train on, what to test on, and a note on how it came to be."""
+    """A named data set with its training and test part.
+
+    Parameters
+    ----------
+    name : str
+        Name under which :func:`metriscope.data.load` knows the data set.
+    train : Labeled
+        Examples to train on.
+    test : Labeled
+        Examples to test on.
+    note : str
+        How the data was split or prepared; empty if it is used as published.
+
+    Examples
+    --------
+    >>> part = Labeled(np.eye(2), np.array([0, 1]))
+    >>> DataSet("tiny", part, part[:1], note="").test.y
+    array([0])
+    """
 
     name: str
     train: Labeled
@@ -49,7 +83,7 @@ class DataSet:
 
 
 def every_fifth(labels: Int64[np.ndarray, n]) -> np.ndarray:
-    """Say of each example whether it is the fifth, tenth, ... of its class.
+    """Return a mask of the fifth, tenth, ... example of each class.
 
     >>> every_fifth(np.array([0, 1, 0, 0, 0, 0, 0])).nonzero()
     (array([5]),)
@@ -61,13 +95,13 @@ def every_fifth(labels: Int64[np.ndarray, n]) -> np.ndarray:
 
 
 def split(x: np.ndarray, y: np.ndarray, test: np.ndarray) -> Parts:
-    """Return the training part and the test part, which ``test`` marks; the order stays."""
+    """Return the training part and the test part, which the mask ``test`` marks; the order stays."""
     whole = Labeled(x, y.astype(np.int64))
     return whole[~test], whole[test]
 
 
 def check_labels(name: str, parts: Parts, classes: int) -> None:
-    """Refuse labels that are not 0 to ``classes - 1``."""
+    """Raise ``DataError`` unless all labels are 0 to ``classes - 1``."""
     for part, held in zip(("training", "test"), parts, strict=True):
         wrong = held.y[(held.y < 0) | (held.y >= classes)]
         if len(wrong):

@@ -1,26 +1,102 @@
-"""Files from public mirrors into a folder: each mirror in turn, checked, whole or not at all."""
+"""The files of data sets: in which folders they may be, whether they are complete, and how they are downloaded."""
 
 from __future__ import annotations
 
+import os
 import shutil
 import tarfile
 import zlib
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import IO
 
-from metriscope.common.progress import Bar, Bars
-from metriscope.data.locations import DataError, File, write_whole
+from metriscope.common.files import replaced, sha256
+from metriscope.common.progress import Bars, DownloadBar
+from metriscope.data.dataset import DataError
 
-__all__ = ["download", "unpack"]
+__all__ = ["ENVIRONMENT", "File", "Place", "cache_folder", "damage", "download", "find", "places", "unpack"]
 
+ENVIRONMENT = "METRISCOPE_DATA"
 # Seconds to connect, and to wait for the next bytes.
 _TIMEOUT = (10, 60)
 _BLOCK = 1 << 16
 
 
+@dataclass(frozen=True)
+class File:
+    """A file of a data set.
+
+    ``path`` is relative to any data folder, with ``/`` between its parts. Of the files that are ``optional``, a set
+    needs at least one.
+    """
+
+    path: str
+    sha256: str
+    size: int
+    urls: tuple[str, ...] = ()
+    optional: bool = False
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rpartition("/")[2]
+
+
+@dataclass(frozen=True)
+class Place:
+    """A folder that may hold data; ``label`` says why it is searched."""
+
+    label: str
+    folder: Path
+
+    def __str__(self) -> str:
+        return f"{self.folder} ({self.label})"
+
+
+def cache_folder() -> Path:
+    """Return the user's own folder for downloads; it need not exist yet."""
+    import pooch  # type: ignore[import-untyped]
+
+    return Path(pooch.os_cache("metriscope"))
+
+
+def places(data_dir: str | Path | None = None) -> tuple[Place, ...]:
+    """Return the folders to search, in order: ``data_dir``, ``METRISCOPE_DATA``, the cache."""
+    found = []
+    if data_dir is not None:
+        folder = Path(data_dir).expanduser()
+        if not folder.is_dir():
+            raise DataError(f"there is no data folder {folder}")
+        found.append(Place("data-dir", folder))
+    if named := os.environ.get(ENVIRONMENT):
+        found.append(Place(ENVIRONMENT, Path(named).expanduser()))
+    return (*found, Place("cache", cache_folder()))
+
+
+def find(file: File, among: Sequence[Place]) -> tuple[Place, Path] | None:
+    """Return the first place that has the file, and its path there; its content is not checked."""
+    for place in among:
+        path = place.folder / file.path
+        # In a folder without read permission os.path returns False, where pathlib may raise.
+        if os.path.isfile(path):  # noqa: PTH113
+            return place, path
+    return None
+
+
+def damage(path: Path, file: File) -> str:
+    """Return what is wrong with the file at ``path``, in one sentence, or an empty string if it is complete."""
+    try:
+        found = sha256(path)
+    except OSError as error:
+        return f"cannot read {path}: {error.strerror}"
+    if found == file.sha256:
+        return ""
+    return f"{path} is damaged and not used: its SHA-256 should be {file.sha256} and is {found}"
+
+
 def download(file: File, folder: Path, bars: Bars) -> tuple[str, ...]:
-    """Get a file from the first mirror that has it whole; return why each mirror failed, if all did."""
+    """Download a file from the first mirror that has it; if all fail, return the reason of each."""
     reasons: list[str] = []
     for url in file.urls:
         reason = _try(url, file, folder, bars)
@@ -31,22 +107,32 @@ def download(file: File, folder: Path, bars: Bars) -> tuple[str, ...]:
 
 
 def _try(url: str, file: File, folder: Path, bars: Bars) -> str:
-    """Return why a mirror failed, or nothing if the file is there now."""
+    """Return why a mirror failed, or an empty string if the file is there now."""
     try:
         with bars(file.name) as bar:
-            write_whole(folder / file.path, lambda stream: _fill(stream, url, bar), file)
+            _write(folder / file.path, lambda stream: _fill(stream, url, bar), file)
     except (DataError, OSError, ValueError) as error:
-        # A failure of the network has no number; one of the disk has, and no other mirror mends it.
+        # Network errors have no errno; disk errors have one, and no other mirror would help.
         if isinstance(error, OSError) and error.errno is not None:
             raise DataError(f"cannot write {folder / file.path}: {error.strerror}") from None
         return _reason(error)
     return ""
 
 
-def _fill(stream: IO[bytes], url: str, bar: Bar | None) -> None:
+def _write(path: Path, fill: Callable[[IO[bytes]], None], file: File) -> None:
+    """Write a file that replaces the one at ``path`` only if its SHA-256 is right."""
+    with replaced(path) as stream:
+        fill(stream)
+        stream.flush()
+        found = sha256(Path(stream.name))
+        if found != file.sha256:
+            raise DataError(f"gave a {file.name} whose SHA-256 should be {file.sha256} and is {found}")
+
+
+def _fill(stream: IO[bytes], url: str, bar: DownloadBar | None) -> None:
     import pooch  # type: ignore[import-untyped]
 
-    # A mirror that packs what it sends would have the packing undone on the way, and the sum would not fit.
+    # With a content encoding, the received bytes would be decoded on arrival and have another SHA-256.
     plain = {"Accept-Encoding": "identity"}
     pooch.HTTPDownloader(progressbar=bar, chunk_size=_BLOCK, timeout=_TIMEOUT, headers=plain)(url, stream, None)
 
@@ -62,10 +148,10 @@ def _reason(error: Exception) -> str:
 
 
 def unpack(archive: Path, inside: File, files: Sequence[File], folder: Path) -> None:
-    """Write the named files of a gzipped tar archive into ``folder``.
+    """Write the given files of a gzipped tar archive into ``folder``.
 
-    A file's name in the archive is its path without that of the archive's own folder. Nothing else of the archive
-    is looked at, so no name in it can lead anywhere.
+    A file's name in the archive is its path relative to the archive's own folder. Other members are not read, so no
+    name in the archive can lead to another place.
     """
     root = PurePosixPath(inside.path).parent
     try:
@@ -85,4 +171,4 @@ def _unpack_one(tar: tarfile.TarFile, member: str, file: File, folder: Path) -> 
     if content is None:
         raise KeyError(f"{member} is no plain file")
     with content:
-        write_whole(folder / file.path, lambda stream: shutil.copyfileobj(content, stream), file)
+        _write(folder / file.path, lambda stream: shutil.copyfileobj(content, stream), file)

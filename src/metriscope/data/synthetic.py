@@ -1,4 +1,4 @@
-"""Gaussians with a known metric: the ground truth that distance networks are asked to learn.
+"""Synthetic data: Gaussians with a known Mahalanobis distance, and two moons in the plane or on a sphere.
 
 Axes: N points, D features. Everything is float64; callers cast what they train on.
 """
@@ -6,6 +6,7 @@ Axes: N points, D features. Everything is float64; callers cast what they train 
 from __future__ import annotations
 
 import math
+import warnings
 from dataclasses import dataclass
 
 import torch
@@ -15,12 +16,33 @@ from torch import Generator, Tensor
 from metriscope.common.validation import check_shape, covariance, instance, integer, number, real_tensor
 from metriscope.functional import mahalanobis, whitening_factor
 
-__all__ = ["Gaussian", "random_gaussian", "sphere_moons", "turn", "two_moons"]
+__all__ = ["Gaussian", "random_gaussian", "rotate", "sphere_moons", "turn", "two_moons"]
 
 
 @dataclass(frozen=True)
 class Gaussian:
-    """A normal distribution, its samples, and the Mahalanobis distance that belongs to it."""
+    """A normal distribution, its samples, and its Mahalanobis distance.
+
+    Parameters
+    ----------
+    mean : Tensor of shape (d,)
+        Mean.
+    cov : Tensor of shape (d, d)
+        Covariance, which must be symmetric.
+
+    Raises
+    ------
+    ValueError
+        If ``mean`` or ``cov`` is not finite or has another shape, or ``cov`` is not symmetric.
+
+    Examples
+    --------
+    >>> gaussian = Gaussian(torch.zeros(2), torch.diag(torch.tensor([4.0, 1.0])))
+    >>> gaussian.distance(torch.tensor([[2.0, 0.0]]))
+    tensor([1.], dtype=torch.float64)
+    >>> gaussian.sample(5, torch.Generator().manual_seed(0)).shape
+    torch.Size([5, 2])
+    """
 
     mean: Float[Tensor, d]
     cov: Float[Tensor, "d d"]
@@ -35,7 +57,7 @@ class Gaussian:
 
     @property
     def dim(self) -> int:
-        """Return the number of features."""
+        """Number of features."""
         return self.mean.shape[-1]
 
     def sample(self, count: int, generator: Generator) -> Float[Tensor, "n d"]:
@@ -57,11 +79,29 @@ class Gaussian:
 
 
 def random_gaussian(dim: int, generator: Generator, ridge: float = 1e-3, spread: float = 10.0) -> Gaussian:
-    """Return a Gaussian of random place and shape, its largest variance scaled to one.
+    """Return a Gaussian with random mean and covariance, its largest variance scaled to one.
 
-    The mean is uniform in ``[-spread, spread]``; the covariance is ``A Aᵀ + ridge I`` with standard
-    normal ``A``, divided by its largest eigenvalue.
+    The mean is uniform in ``[-spread, spread]``; the covariance is ``A Aᵀ + ridge I`` with standard normal ``A``,
+    divided by its largest eigenvalue.
 
+    Parameters
+    ----------
+    dim : int
+        Number of features.
+    generator : torch.Generator
+        Source of random numbers.
+    ridge : float
+        What is added to the diagonal of the covariance before scaling.
+    spread : float
+        Largest absolute value of an entry of the mean.
+
+    Returns
+    -------
+    Gaussian
+        The distribution.
+
+    Examples
+    --------
     >>> gaussian = random_gaussian(3, torch.Generator().manual_seed(0))
     >>> bool(torch.isclose(torch.linalg.eigvalsh(gaussian.cov)[-1], torch.tensor(1.0).double()))
     True
@@ -74,10 +114,29 @@ def random_gaussian(dim: int, generator: Generator, ridge: float = 1e-3, spread:
     return Gaussian(mean, cov / torch.linalg.eigvalsh(cov)[-1])
 
 
-def turn(x: Float[Tensor, "n d"], angle: float) -> Float[Tensor, "n d"]:
-    """Return the points with their first two coordinates turned by ``angle``, anticlockwise about the origin.
+def rotate(x: Float[Tensor, "n d"], angle: float) -> Float[Tensor, "n d"]:
+    """Rotate the first two coordinates of points counterclockwise about the origin.
 
-    >>> turn(torch.tensor([[1.0, 0.0, 7.0]]).double(), math.pi / 2).round()
+    Parameters
+    ----------
+    x : Tensor of shape (n, d)
+        Points with at least two features.
+    angle : float
+        Angle in radians.
+
+    Returns
+    -------
+    Tensor of shape (n, d)
+        Rotated points; further coordinates stay as they are.
+
+    Raises
+    ------
+    ValueError
+        If the points have fewer than two features or ``angle`` is not finite.
+
+    Examples
+    --------
+    >>> rotate(torch.tensor([[1.0, 0.0, 7.0]]).double(), math.pi / 2).round()
     tensor([[0., 1., 7.]], dtype=torch.float64)
     """
     x, angle = real_tensor(x, "x", "points features", empty=True), number(angle, "angle")
@@ -88,22 +147,45 @@ def turn(x: Float[Tensor, "n d"], angle: float) -> Float[Tensor, "n d"]:
     return torch.cat([cosine * first - sine * second, sine * first + cosine * second, x[:, 2:]], dim=-1)
 
 
+def turn(x: Float[Tensor, "n d"], angle: float) -> Float[Tensor, "n d"]:
+    """Rotate points; deprecated name of :func:`rotate`."""
+    warnings.warn("metriscope.data.turn is called metriscope.data.rotate now", DeprecationWarning, stacklevel=2)
+    return rotate(x, angle)
+
+
 def two_moons(count: int, generator: Generator, noise: float = 0.1) -> tuple[Float[Tensor, "n 2"], Int64[Tensor, n]]:
-    """Return ``count`` points of two interleaved half circles and the moon, 0 or 1, of each, in label order.
+    """Return points of two interleaved half circles, and the moon of each point.
 
-    Half circles have radius 1, points stand on them at equal angles, and ``noise`` is the standard deviation of
-    what is added to each coordinate. Then the point about which the moons mirror each other becomes the origin,
-    and all points are divided by the largest norm. One factor for both axes keeps the shape; a largest norm of 1
-    keeps the points in [-1, 1]² and keeps them there under every turn.
+    The half circles have radius 1, with points at equal angles. After the noise is added, the points are divided by
+    the largest norm, so that they lie in [-1, 1]² under every rotation. The origin is the point about which the moons
+    are symmetric.
 
-    >>> x, y = two_moons(150, torch.Generator().manual_seed(0))
+    Parameters
+    ----------
+    count : int
+        Number of points, at least two; half of them in each moon.
+    generator : torch.Generator
+        Source of random numbers.
+    noise : float
+        Standard deviation of the noise in each coordinate, before scaling.
+
+    Returns
+    -------
+    x : Tensor of shape (count, 2)
+        Points, those of moon 0 first.
+    y : int64 Tensor of shape (count,)
+        Moon of each point, 0 or 1.
+
+    Examples
+    --------
+    >>> x, y = two_moons(150, generator=torch.Generator().manual_seed(0))
     >>> x.shape, y.bincount().tolist(), round(float(x.norm(dim=-1).max()), 12)
     (torch.Size([150, 2]), [75, 75], 1.0)
     """
     count, noise = integer(count, "count", least=2), number(noise, "noise", "[0, inf)")
     instance(generator, "generator", Generator)
     upper, lower = _half_circle(count // 2), -_half_circle(count - count // 2)
-    # The moons' centers are (-1/2, -1/4) and (1/2, 1/4) from the point about which they mirror each other.
+    # The centers of the half circles are (-1/2, -1/4) and (1/2, 1/4).
     shift = torch.tensor([0.5, 0.25], dtype=torch.float64)
     x = torch.cat([upper - shift, lower + shift])
     x = x + noise * torch.randn(count, 2, generator=generator, dtype=torch.float64)
@@ -114,13 +196,36 @@ def two_moons(count: int, generator: Generator, noise: float = 0.1) -> tuple[Flo
 def sphere_moons(
     x: Float[Tensor, "n 2"], generator: Generator, dim: int = 100, scale: float = 0.1
 ) -> Float[Tensor, "n d"]:
-    """Return ``scale * x`` with ``dim - 2`` more coordinates, so that every point lies on the unit sphere.
+    """Embed points of the plane in more dimensions, on the unit sphere.
 
-    The added coordinates are uniform on the sphere whose radius makes the whole norm 1. The signal is in the first
-    two coordinates; turning it is ``turn``.
+    The first two coordinates are ``scale * x``; the others are uniform on the sphere whose radius makes the whole norm
+    1. :func:`rotate` rotates the first two.
 
-    >>> x, _ = two_moons(150, torch.Generator().manual_seed(0))
-    >>> points = sphere_moons(x, torch.Generator().manual_seed(1))
+    Parameters
+    ----------
+    x : Tensor of shape (n, 2)
+        Points, such as those of :func:`two_moons`.
+    generator : torch.Generator
+        Source of random numbers.
+    dim : int
+        Number of features of the result, at least three.
+    scale : float
+        Factor of ``x``.
+
+    Returns
+    -------
+    Tensor of shape (n, dim)
+        Points of norm 1.
+
+    Raises
+    ------
+    ValueError
+        If a scaled point has a norm above 1.
+
+    Examples
+    --------
+    >>> x, _ = two_moons(150, generator=torch.Generator().manual_seed(0))
+    >>> points = sphere_moons(x, generator=torch.Generator().manual_seed(1))
     >>> points.shape, bool(torch.allclose(points.norm(dim=-1), torch.ones(150).double()))
     (torch.Size([150, 100]), True)
     """

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import io
 import re
 from collections.abc import Mapping
@@ -11,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from metriscope.common.errors import Damage, reason
-from metriscope.common.files import temporary, write
+from metriscope.common.files import sha256, temporary, write
 from metriscope.report.html import render
 from metriscope.runs.codec import from_json, to_json
 
@@ -43,7 +42,7 @@ def write_report(page: Page, out: Path, name: str = "report.html") -> Path:
     files = {f"{tables}/{file}": data for table in page.tables for file, data in table_files(table).items()}
     files |= {companion.name: companion.html.encode() for companion in page.companions}
     index = out / tables / INDEX
-    written, earlier = {file: hashlib.sha256(data).hexdigest() for file, data in files.items()}, _read_index(index)
+    written, earlier = {file: sha256(data) for file, data in files.items()}, _read_index(index)
     if earlier | written:
         # Both are listed while this one is written, so that nothing is forgotten if it is never finished.
         _write_or_explain(index, _index(earlier | written))
@@ -96,7 +95,7 @@ def _remove_unchanged(out: Path, tables: str, files: Mapping[str, str]) -> None:
         if path.parent not in (out, out / tables):
             continue
         with suppress(OSError):
-            if hashlib.sha256(path.read_bytes()).hexdigest() == digest:
+            if sha256(path) == digest:
                 path.unlink()
 
 

@@ -1,4 +1,4 @@
-"""Runs on disk: an address for what was asked, a store that writes each run once and whole, and executors."""
+"""Runs on disk: their addresses, the store that writes each run once, checkpoints, and the driver."""
 
 from __future__ import annotations
 

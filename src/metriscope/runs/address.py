@@ -1,27 +1,28 @@
-"""The address of a run: a hash of what was asked, never of when or where.
+"""The address of a run: a hash of its specification, independent of when and where it is computed.
 
 A specification is a dataclass or a mapping of words and numbers. Its canonical text is JSON with sorted
 keys, no spaces and floats by ``repr``. So ``1``, ``1.0`` and ``True`` have three addresses, ``0.0`` and
 ``-0.0`` have two, and a list and a tuple of the same values have one. A dataclass is the mapping of its
-fields with its type name under ``"kind"``, so a specification read back from a run keeps its address.
+fields with its type name under ``"kind"``, so that a specification read back from a run keeps its address.
 """
 
 from __future__ import annotations
 
 import dataclasses
-import hashlib
 import json
 import math
 from collections.abc import Mapping
 from typing import Any
 
+from metriscope.common.files import sha256
+
 __all__ = ["DIGITS", "address", "canonical", "plain"]
 
-DIGITS = 40  # 160 bits of SHA-256, as long as a git commit: no two specifications meet by chance
+DIGITS = 40  # 160 bits of SHA-256, as in a git commit: no two specifications share them by chance
 
 
 def canonical(spec: object) -> str:
-    """Return the one JSON text that stands for a specification.
+    """Return the canonical JSON text of a specification.
 
     >>> canonical({"seed": 7, "rate": 1e-3, "layers": (64, 64)})
     '{"layers":[64,64],"rate":0.001,"seed":7}'
@@ -37,18 +38,18 @@ def address(spec: object) -> str:
     >>> address({"seed": 7}) == address({"seed": 7.0})
     False
     """
-    return hashlib.sha256(canonical(spec).encode()).hexdigest()[:DIGITS]
+    return sha256(canonical(spec).encode())[:DIGITS]
 
 
 def plain(value: object, where: str, *, undefined: bool = False) -> Any:
     """Return ``value`` as JSON can hold it; ``where`` names it in errors.
 
-    With ``undefined``, NaN and infinities pass as ``{"$float": "nan"}``: the text stays JSON for any reader.
+    With ``undefined``, NaN and infinities become ``{"$float": "nan"}``, so that any reader of JSON accepts the text.
     """
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
-        return str.__str__(value)  # an enumeration is its word, whatever its own __str__ says
+        return str.__str__(value)  # of an enumeration its value, whatever its own __str__ returns
     if isinstance(value, int):
         return int(value)
     if isinstance(value, float):

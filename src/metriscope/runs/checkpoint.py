@@ -1,4 +1,4 @@
-"""The last safe point of a long training: one safetensors file, replaced whole, with a hash of every byte."""
+"""Checkpoints of long trainings: one safetensors file each, replaced atomically, with a SHA-256 of its content."""
 
 from __future__ import annotations
 
@@ -11,24 +11,25 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from metriscope.common.errors import Damage, explained
-from metriscope.common.files import read, set_aside, sync_folder, temporary, write
+from metriscope.common.files import read, replaced, set_aside
 from metriscope.runs.codec import from_json, from_tensors, header, to_json, to_tensors
 from metriscope.runs.provenance import FORMAT, provenance
 
 if TYPE_CHECKING:
     from torch import Tensor
 
-__all__ = ["Checkpoint", "check", "decode", "encode"]
+__all__ = ["CHECKPOINTS", "Checkpoint", "check", "decode", "encode"]
 
+CHECKPOINTS = "checkpoints"
 LOG = logging.getLogger("metriscope.runs")
-# The header's only note is the digest followed by JSON. Quotes inside names and JSON are escaped there,
-# so this stretch of bytes occurs once, just before the digest.
+# The header's only metadata is the digest followed by JSON. Quotes inside names and JSON are escaped there, so these
+# bytes occur once, just before the digest.
 _MARK = b'"metriscope":"'
 _BLANK = b"0" * 64
 
 
 def encode(tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> tuple[memoryview, bytes, memoryview]:
-    """Return the bytes of a checkpoint: those before its digest, the digest of all others, those after it."""
+    """Return the bytes of a checkpoint in three parts: before its digest, the digest of all other bytes, after it."""
     data = to_tensors(tensors, note=_BLANK.decode() + to_json(meta, "meta").decode())
     start = data.index(_MARK) + len(_MARK)
     before, after = memoryview(data)[:start], memoryview(data)[start + len(_BLANK) :]
@@ -36,7 +37,7 @@ def encode(tensors: Mapping[str, Tensor], meta: Mapping[str, Any]) -> tuple[memo
 
 
 def decode(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return the tensors and the meta of a checkpoint, if no byte of it has changed."""
+    """Return the tensors and the metadata of a checkpoint; raise ``Damage`` if a byte has changed."""
     start = data.find(_MARK) + len(_MARK)
     stop = start + len(_BLANK)
     if _MARK not in data or data[start:stop] != _digest(memoryview(data)[:start], memoryview(data)[stop:]):
@@ -54,10 +55,26 @@ def _digest(before: memoryview, after: memoryview) -> bytes:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The checkpoint of the run at ``address`` in the store at ``root``.
+    """The checkpoint of one run of a store.
 
-    Beside the tensors it holds a format version, the run's address, the step reached, the last step, and where it
-    was computed. A checkpoint that does not fit its run is set aside: the run then starts again.
+    Besides the tensors it holds a format version, the run's address, the step reached, the last step, and where it
+    was computed. A checkpoint that does not match its run is moved to ``damaged/``, and the run starts again.
+
+    Parameters
+    ----------
+    root : Path
+        Folder of the store.
+    address : str
+        Address of the run.
+
+    Examples
+    --------
+    >>> import tempfile, torch
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     checkpoint = Checkpoint(Path(folder), "0" * 40)
+    ...     checkpoint.save({"weight": torch.ones(2)}, step=3, last=10)
+    ...     checkpoint.load(last=10, like={"weight": torch.zeros(2)})
+    ({'weight': tensor([1., 1.])}, 3)
     """
 
     root: Path
@@ -66,24 +83,20 @@ class Checkpoint:
     @property
     def path(self) -> Path:
         """The file that holds the checkpoint."""
-        return Path(self.root) / "checkpoints" / f"{self.address}.safetensors"
+        return Path(self.root) / CHECKPOINTS / f"{self.address}.safetensors"
 
     def save(self, tensors: Mapping[str, Tensor], step: int, last: int) -> None:
-        """Replace the checkpoint; after a failure or a kill the previous one still stands."""
+        """Replace the checkpoint; after a failure or a kill the previous one is still there."""
         meta = {"format": FORMAT, "address": self.address, "step": step, "last": last, "provenance": provenance()}
         parts = encode(tensors, meta)
-        with explained(f"save checkpoint {self.address[:12]} in {self.root}"):
-            self.path.parent.mkdir(parents=True, exist_ok=True)
-            with temporary(self.path.parent) as temp:
-                write(temp, *parts)
-                temp.replace(self.path)
-            sync_folder(self.path.parent)
+        with explained(f"save checkpoint {self.address[:12]} in {self.root}"), replaced(self.path) as file:
+            file.writelines(parts)
 
     def load(self, last: int, like: Mapping[str, Tensor]) -> tuple[dict[str, Tensor], int] | None:
-        """Return the tensors and the step, or None if there is no checkpoint that fits.
+        """Return the tensors and the step, or None if there is no checkpoint that matches the run.
 
-        It fits if no byte of it has changed, it is this run's, its step is one of ``1..last``, and its tensors have
-        the names, shapes and dtypes of ``like``. One that does not is logged and moved to ``damaged/``.
+        It matches if no byte of it has changed, it belongs to this run, its step is one of ``1..last``, and its
+        tensors have the names, shapes and dtypes of ``like``. Otherwise it is logged and moved to ``damaged/``.
         """
         with explained(f"load checkpoint {self.address[:12]} from {self.root}"):
             if not os.path.lexists(self.path):

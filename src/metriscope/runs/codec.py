@@ -1,6 +1,6 @@
-"""What a run is made of, to bytes and back: records as JSON, tensors as safetensors, tables as Parquet.
+"""The content of a run as bytes and back: records as JSON, tensors as safetensors, tables as Parquet.
 
-The same content gives the same bytes. Nothing here touches a file, and nothing is ever pickled.
+The same content gives the same bytes. No function here touches a file, and nothing is pickled.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ def to_json(record: object, where: str) -> bytes:
 
 
 def from_json(data: bytes) -> Any:
-    """Return what :func:`to_json` was given, with lists for tuples."""
+    """Return the record that :func:`to_json` encoded, with lists for tuples."""
     try:
         return json.loads(data, object_hook=_undefined)
     except (ValueError, RecursionError):
@@ -48,7 +48,7 @@ def to_tensors(tensors: Mapping[str, Tensor], note: str | None = None) -> bytes:
 
     dense = {name: _dense(name, tensor) for name, tensor in tensors.items()}
     try:
-        # One entry only: the format keeps several in no fixed order, and the bytes would vary.
+        # One entry only: several would be written in no fixed order, and the bytes would vary.
         return save(dense, None if note is None else {"metriscope": note})
     except (KeyError, ValueError, SafetensorError) as error:
         raise ValueError(f"the tensors cannot be written as safetensors: {error}") from error
@@ -75,7 +75,7 @@ def header(data: bytes) -> dict[str, Any]:
 
 
 def _dense(name: str, tensor: Tensor) -> Tensor:
-    """Return a copy of its own, because the format refuses tensors that share memory."""
+    """Return a dense copy on the CPU; the format refuses tensors that share memory."""
     import torch
 
     if not isinstance(name, str) or name == "__metadata__":

@@ -1,4 +1,8 @@
-"""Executors: the one protocol by which shards of work are run, here or elsewhere."""
+"""The driver: computes the jobs that are not in the store yet, with checkpoints, a time budget and an executor.
+
+A :class:`Job` says what to compute, a :class:`Work` how: jobs are grouped into shards, and each shard is computed by
+one :class:`Pass`. An :class:`Executor` runs the shards. Several drivers, also in several processes, can share a store.
+"""
 
 from __future__ import annotations
 
@@ -11,7 +15,6 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from metriscope.common.errors import Unfinished
 from metriscope.runs.address import address
-from metriscope.runs.lease import held
 from metriscope.runs.run import Run
 from metriscope.runs.store import Store
 
@@ -26,49 +29,63 @@ Outcome = TypeVar("Outcome")
 
 
 class Executor(Protocol):
-    """Something that applies a function to items and yields one result for each.
-
-    Results may come in the order of completion, so a result carries what is needed to know its item.
-    """
+    """Applies a function to items and yields one result for each, perhaps in the order of completion."""
 
     def map(self, function: Callable[[Item], Outcome], items: Iterable[Item]) -> Iterator[Outcome]:
-        """Yield ``function(item)`` for each item; an error of the function reaches the caller."""
+        """Yield ``function(item)`` for each item; errors of the function are raised here."""
         ...
 
 
 @dataclass(frozen=True)
 class InProcess:
-    """Run items in this process, in their order, each when its result is asked for.
+    """Executor that runs items in this process, in their order, each when its result is requested.
 
+    Examples
+    --------
     >>> list(InProcess().map(len, ["one", "three"]))
     [3, 5]
     """
 
     def map(self, function: Callable[[Item], Outcome], items: Iterable[Item]) -> Iterator[Outcome]:
-        """Yield ``function(item)`` for each item in turn."""
+        """Yield ``function(item)`` for each item, in order."""
         return map(function, items)
 
 
-# Seconds between two checkpoints of a pass, and between two looks at runs that another process computes.
+# Seconds between two checkpoints of a pass, and between two checks for runs that another process computes.
 CHECKPOINT_SECONDS = "METRISCOPE_CHECKPOINT_SECONDS"
 DEFAULT_CHECKPOINT_SECONDS, POLL_SECONDS = 10.0, 1.0
-# Saving takes at most this share of the time, whatever a checkpoint costs.
+# Saving checkpoints takes at most this fraction of the time.
 SAVING_SHARE = 0.02
 
 Tick = Callable[[], None]
 
 
 class Job(Protocol):
-    """What is asked: a frozen, hashable dataclass of words and numbers."""
+    """What to compute: a frozen, hashable dataclass of words and numbers."""
 
     @property
     def study(self) -> str:
-        """The study that asks, which is part of the address."""
+        """The study that the job belongs to, which is part of the address."""
 
 
 @dataclass(frozen=True)
 class Result:
-    """What came of a job: tensors, tables, and a small record of words and numbers."""
+    """What a job computed.
+
+    Parameters
+    ----------
+    tables : mapping of str to DataFrame
+        Tables by name.
+    tensors : mapping of str to Tensor
+        Tensors by name.
+    record : mapping
+        A few words and numbers.
+
+    Examples
+    --------
+    >>> Result(record={"loss": 0.5}).tables
+    {}
+    """
 
     tables: Mapping[str, DataFrame] = field(default_factory=dict)
     tensors: Mapping[str, Tensor] = field(default_factory=dict)
@@ -76,34 +93,50 @@ class Result:
 
 
 class Pass(Protocol):
-    """Jobs that are computed side by side. No job's result depends on which others are there."""
+    """Jobs that are computed together. The result of a job does not depend on the others in its pass."""
 
     def span(self, job: Any) -> tuple[int, int]:
         """Return the step that a job has reached, and its last step."""
 
     def state(self, job: Any) -> dict[str, Tensor]:
-        """Return everything a checkpoint must hold; names, shapes and dtypes are the same at every step."""
+        """Return the tensors for a checkpoint; names, shapes and dtypes are the same at every step."""
 
     def restore(self, job: Any, tensors: Mapping[str, Tensor], step: int) -> None:
-        """Take up the state that a job had at a step."""
+        """Continue from the state that a job had at a step."""
 
     def run(self, tick: Tick) -> None:
-        """Compute every job to its end; call ``tick`` every few seconds, whenever all states are consistent."""
+        """Compute every job to its end; call ``tick`` every few seconds, when all states are consistent."""
 
     def result(self, job: Any) -> Result:
-        """Return what is to be stored of a finished job."""
+        """Return the result of a finished job."""
 
 
 @dataclass(frozen=True)
 class Work:
-    """How jobs are computed: ``begin`` makes a pass of at most ``width`` jobs that ``share`` maps to the same key."""
+    """How jobs are computed.
+
+    Parameters
+    ----------
+    begin : callable
+        Returns a :class:`Pass` for a list of jobs.
+    share : callable
+        Returns a key for a job; only jobs with the same key can be in one pass.
+    width : int
+        Largest number of jobs in one pass.
+
+    Examples
+    --------
+    >>> work = Work(begin=lambda jobs: ..., share=len, width=2)
+    >>> work.shards(["a", "bc", "d", "e"])
+    [['a', 'd'], ['e'], ['bc']]
+    """
 
     begin: Callable[[Sequence[Any]], Pass]
     share: Callable[[Any], Hashable] = address
     width: int = 1
 
     def shards(self, jobs: Iterable[Any]) -> list[list[Any]]:
-        """Return jobs in lists that can each share a pass, in the order in which they were given."""
+        """Return lists of jobs, each for one pass, in the order in which the jobs were given."""
         groups: dict[Hashable, list[Any]] = {}
         for job in jobs:
             groups.setdefault(self.share(job), []).append(job)
@@ -112,7 +145,7 @@ class Work:
 
 @dataclass
 class _Once:
-    """A pass of jobs that are a single step each, computed in their order."""
+    """A pass of jobs of a single step each, computed in order."""
 
     compute: Callable[[Any], Result]
     jobs: Sequence[Any]
@@ -137,8 +170,20 @@ class _Once:
 
 
 def once(compute: Callable[[Any], Result]) -> Work:
-    """Return the work of jobs that are computed in one go, such as measurements; each is stored before the next begins.
+    """Return the work of jobs of a single step, such as measurements; each is stored before the next begins.
 
+    Parameters
+    ----------
+    compute : callable
+        Returns the :class:`Result` of a job.
+
+    Returns
+    -------
+    Work
+        Work with one job per pass.
+
+    Examples
+    --------
     >>> once(len).shards(["one", "two"])
     [['one'], ['two']]
     """
@@ -147,14 +192,27 @@ def once(compute: Callable[[Any], Result]) -> Work:
 
 @dataclass(frozen=True)
 class Deadline:
-    """The moment at which a call has to stop; None: never."""
+    """The moment at which computing has to stop.
+
+    Parameters
+    ----------
+    budget : float, optional
+        Seconds from ``began`` on; without it there is no end.
+    began : float
+        Start, in seconds of :func:`time.monotonic`; by default now.
+
+    Examples
+    --------
+    >>> Deadline().left, Deadline(budget=0.0).over
+    (inf, True)
+    """
 
     budget: float | None = None
     began: float = field(default_factory=time.monotonic)
 
     @property
     def left(self) -> float:
-        """Seconds that are left."""
+        """Remaining seconds."""
         return float("inf") if self.budget is None else self.began + self.budget - time.monotonic()
 
     @property
@@ -164,7 +222,21 @@ class Deadline:
 
 
 class Finished(dict[Any, Run]):
-    """The finished runs by job; asking for one that is not finished raises :class:`Unfinished`."""
+    """The finished runs by job; looking up an unfinished job raises :class:`Unfinished`.
+
+    Parameters
+    ----------
+    runs : mapping of job to Run
+        Finished runs.
+    asked : int
+        Number of requested runs.
+
+    Examples
+    --------
+    >>> Finished({}, asked=3)["a job"]
+    Traceback (most recent call last):
+    metriscope.common.errors.Unfinished: 0 of 3 runs are finished
+    """
 
     def __init__(self, runs: Mapping[Any, Run], asked: int) -> None:
         super().__init__(runs)
@@ -176,7 +248,33 @@ class Finished(dict[Any, Run]):
 
 @dataclass(frozen=True)
 class Driver:
-    """Performs jobs on a store, with an executor, until a deadline."""
+    """Computes jobs and keeps their runs in a store.
+
+    Parameters
+    ----------
+    store : Store
+        Where runs are kept.
+    announce : callable
+        Called with one line of text after each call of :meth:`perform`.
+    deadline : Deadline
+        When to stop.
+    executor : Executor
+        Runs the shards of the work.
+    used : dict of str to Run
+        Runs that were used so far, by address; filled by :meth:`perform`.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from dataclasses import make_dataclass
+    >>> Square = make_dataclass("Square", [("number", int), ("study", str, "demo")], frozen=True)
+    >>> work = once(lambda job: Result(record={"square": job.number**2}))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     runs = Driver(Store(folder), announce=print).perform([Square(2), Square(3)], work, "squares")
+    ...     runs[Square(3)].record["square"]
+    squares (runs: 2 computed, 0 from the store)
+    9
+    """
 
     store: Store
     announce: Callable[[str], None] = lambda _: None
@@ -185,12 +283,13 @@ class Driver:
     used: dict[str, Run] = field(default_factory=dict)
 
     def perform(self, jobs: Iterable[Any], work: Work, label: str) -> Finished:
-        """Return the finished runs of the jobs, after computing what is not in the store.
+        """Return the finished runs of the jobs, after computing those that are not in the store.
 
-        With a budget some may be missing; what was begun is kept as a checkpoint, and the same call goes on later.
+        If the deadline passes, some may be missing; what was begun is kept as a checkpoint, and a later call with the
+        same jobs continues from there.
         """
         asked = list(dict.fromkeys(jobs))
-        found = {job: run for job in asked if (run := self.store.get(_checked(job))) is not None}
+        found = self._stored(_checked(job) for job in asked)
         kept = len(found)
         if kept < len(asked):
             found |= self._compute([job for job in asked if job not in found], work, label)
@@ -198,8 +297,11 @@ class Driver:
         self.announce(f"{label} (runs: {len(found) - kept} computed, {kept} from the store)")
         return Finished({job: found[job] for job in asked if job in found}, len(asked))
 
+    def _stored(self, jobs: Iterable[Any]) -> dict[Any, Run]:
+        return {job: run for job in jobs if (run := self.store.get(job)) is not None}
+
     def _compute(self, missing: list[Any], work: Work, label: str) -> dict[Any, Run]:
-        from metriscope.common.progress import progress  # PyTorch, which only those who compute have to wait for
+        from metriscope.common.progress import progress  # only if there is something to compute
 
         found: dict[Any, Run] = {}
         with progress(label, total=len(missing)) as bar:
@@ -212,11 +314,10 @@ class Driver:
                 shards = work.shards(missing)
                 for runs in self.executor.map(partial(self._shard, work=work, show=show), shards):
                     found.update(runs)
-                missing = [job for job in missing if job not in found]
-                found.update({job: run for job in missing if (run := self.store.get(job)) is not None})
+                found |= self._stored(job for job in missing if job not in found)
                 missing = [job for job in missing if job not in found]
                 if missing and len(found) == before and not self.deadline.over:
-                    time.sleep(min(POLL_SECONDS, self.deadline.left))  # other processes hold all that is left
+                    time.sleep(min(POLL_SECONDS, self.deadline.left))  # other processes compute all that is left
         return found
 
     def _shard(self, jobs: list[Any], work: Work, show: Callable[[float], None]) -> dict[Any, Run]:
@@ -224,24 +325,21 @@ class Driver:
         if self.deadline.over:
             return {}
         by_address = {address(job): job for job in jobs}
-        with held(self.store.root, list(by_address)) as leased:
+        with self.store.leased(list(by_address)) as leased:
             mine = [by_address[key] for key in leased]
-            # Another process may have finished one between the look into the store and the lease.
-            done = {job: run for job in mine if (run := self.store.get(job)) is not None}
+            # Another process may have finished one before it was leased here.
+            done = self._stored(mine)
             mine = [job for job in mine if job not in done]
-            if not mine:
-                return done
-            running = _Running(self.store, work, mine, self.deadline, show)
-            return done | running.finish()
+            return done | _Running(self.store, work, mine, self.deadline, show).finish() if mine else done
 
 
 class _OutOfTime(Exception):
-    """Raised inside a pass when the budget is used up."""
+    """Raised inside a pass when the deadline has passed."""
 
 
 @dataclass
 class _Running:
-    """One pass on its way: resumed from checkpoints, saved now and then, stored at the end."""
+    """A pass in progress: resumed from checkpoints, saved now and then, stored at the end."""
 
     store: Store
     work: Work
@@ -252,7 +350,7 @@ class _Running:
     pause: float = 0.0
 
     def finish(self) -> dict[Any, Run]:
-        """Compute the pass and return its runs; those that the budget cut short are saved and left out."""
+        """Compute the pass and return its runs; unfinished ones are saved as checkpoints."""
         current = self._resumed()
         try:
             current.run(lambda: self._tick(current))

@@ -1,4 +1,4 @@
-"""Where a run came from: versions, code, processor, threads; nothing that names a host, a user or a path."""
+"""Provenance of a run: versions, code, processor, threads; never the name of a host, a user or a path."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from typing import Any
 
 __all__ = ["FORMAT", "provenance", "together"]
 
-# Raised when runs or checkpoints are written in another way than before.
+# To be increased when the format of runs or checkpoints changes.
 FORMAT = 2
 _PACKAGES = ("metriscope", "torch", "numpy", "scipy", "numba", "scikit-learn", "numkong", "pyarrow", "pandas")
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
-# The levels of the x86-64 psABI, by the flags that Linux reports and the level below lacks.
+# The levels of the x86-64 psABI, with the flags that each adds to the one below, as Linux names them.
 _LEVELS = (
     ("x86-64-v4", {"avx512f", "avx512bw", "avx512cd", "avx512dq", "avx512vl"}),
     ("x86-64-v3", {"avx2", "bmi1", "bmi2", "f16c", "fma", "movbe"}),
@@ -28,7 +28,7 @@ _LEVELS = (
 
 
 def provenance() -> dict[str, Any]:
-    """Return what one needs to know to repeat a run elsewhere, as words and numbers."""
+    """Return what is needed to repeat a run elsewhere, as words and numbers."""
     return {
         "format": FORMAT,
         "date": datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ"),
@@ -41,7 +41,7 @@ def provenance() -> dict[str, Any]:
 
 
 def together(provenances: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return what several runs say of where they came from: what all share once, and every value where they differ.
+    """Return the provenance of several runs: shared values once, and all values where they differ.
 
     >>> together([{"date": "2026-01-01", "python": "3.11"}, {"date": "2026-01-03", "python": "3.11"}])
     {'runs': 2, 'finished': '2026-01-01 to 2026-01-03', 'python': '3.11'}
@@ -73,9 +73,9 @@ def _version(package: str) -> str | None:
 
 @cache
 def _code() -> dict[str, Any]:
-    """Return the commit of this package and whether its files differ from it; None outside a checkout."""
+    """Return the commit of this package and whether its files were changed since; None outside a checkout."""
     here = Path(__file__)
-    # A package installed inside somebody else's checkout must not be given that checkout's commit.
+    # A package installed inside another project's checkout must not report that project's commit.
     if _git("ls-files", "--error-unmatch", here.name) is None:
         return {"commit": None, "dirty": None}
     commit, changes = _git("rev-parse", "HEAD"), _git("status", "--porcelain", "--", str(here.parents[1]))
@@ -94,7 +94,7 @@ def _git(*arguments: str) -> str | None:
 
 @cache
 def _cpu_level() -> str | None:
-    """Return the level of vector instructions, on which the last bits of sums depend; None if unknown."""
+    """Return the level of vector instructions, on which the rounding of sums depends; None if unknown."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except (OSError, ValueError):
@@ -106,6 +106,6 @@ def _cpu_level() -> str | None:
 
 
 def _threads() -> dict[str, Any]:
-    torch = sys.modules.get("torch")  # not imported for the sake of a number
+    torch = sys.modules.get("torch")  # not worth an import
     counts = {"cpus": os.cpu_count(), "torch": torch.get_num_threads() if torch else None}
     return {**counts, **{name: os.environ[name] for name in _THREADS if name in os.environ}}

@@ -1,4 +1,4 @@
-"""A finished run, read from its folder; tensors and tables are loaded when asked for."""
+"""A finished run, read from its folder, and as text for listings; tensors and tables are loaded on demand."""
 
 from __future__ import annotations
 
@@ -23,7 +23,30 @@ _TABLE = ".parquet"
 
 @dataclass(frozen=True)
 class Run:
-    """What was asked, what came of it, and where it came from."""
+    """A finished run of a store.
+
+    Parameters
+    ----------
+    address : str
+        Hash of the specification.
+    spec : dict
+        What was computed.
+    record : dict
+        Results in words and numbers.
+    provenance : dict
+        Versions, code, processor and threads with which it was computed.
+    path : Path
+        Folder of the run.
+
+    Examples
+    --------
+    >>> import tempfile, torch
+    >>> from metriscope.runs import Store
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     run = Store(Path(folder)).put({"seed": 7}, {"weight": torch.ones(1)}, {"loss": 0.5}, {})
+    ...     run.spec, run.record, run.tensors()
+    ({'seed': 7}, {'loss': 0.5}, {'weight': tensor([1.])})
+    """
 
     address: str
     spec: dict[str, Any]
@@ -33,7 +56,7 @@ class Run:
 
     @property
     def kind(self) -> str:
-        """The type name of the specification, or nothing if it was a plain mapping."""
+        """The type name of the specification; empty if it was a plain mapping."""
         return str(self.spec.get("kind", ""))
 
     @property
@@ -68,13 +91,13 @@ def read_run(folder: Path) -> Run:
 
 
 def line(run: Run) -> str:
-    """Return the run's address and what was asked, on one line."""
+    """Return the address and the specification of a run on one line."""
     asked = ", ".join(f"{k}={_short(v)}" for k, v in run.spec.items() if k != "kind")
     return f"{run.address[:12]}  {run.kind}  {asked}"
 
 
 def describe(run: Run) -> str:
-    """Return what was asked, what came of it, where it came from, and what it holds."""
+    """Return specification, record, provenance, tensors and tables of a run as text."""
     parts = {"specification": run.spec, "record": run.record, "provenance": run.provenance}
     texts = [f"address {run.address}"]
     texts += [f"{name}\n{json.dumps(part, indent=2, ensure_ascii=False)}" for name, part in parts.items()]

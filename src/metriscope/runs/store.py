@@ -1,7 +1,10 @@
-"""The store: every run in a folder of its own at ``<first two digits>/<address>``, written once and whole.
+"""The store: every run in a folder of its own at ``<first two digits>/<address>``, written once and atomically.
 
 A run folder holds ``spec.json`` (the canonical text, whose SHA-256 begins with the address), ``record.json``,
 ``provenance.json``, ``weights.safetensors``, a ``<name>.parquet`` for each table, and ``manifest.json``.
+
+Several processes can share the work on one store through leases: a lease is a lock on the file ``leases/<address>``.
+The operating system releases it when its process ends, however it ends, so a dead process never blocks a run.
 """
 
 from __future__ import annotations
@@ -10,8 +13,8 @@ import errno
 import logging
 import os
 import re
-from collections.abc import Mapping
-from contextlib import suppress
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,14 +22,14 @@ from typing import TYPE_CHECKING, Any
 from metriscope.common.errors import Damage, StoreError, explained
 from metriscope.common.files import abandoned, entries, remove, set_aside, sync_folder, temporary, write
 from metriscope.runs.address import address, canonical
-from metriscope.runs.checkpoint import Checkpoint
+from metriscope.runs.checkpoint import CHECKPOINTS, Checkpoint
 from metriscope.runs.codec import to_json, to_parquet, to_tensors
-from metriscope.runs.integrity import MANIFEST, Problem, faults, manifest, problems, run_folders
-from metriscope.runs.lease import sweep_leases
+from metriscope.runs.integrity import LEASES, MANIFEST, Problem, faults, manifest, problems, run_folders
 from metriscope.runs.provenance import provenance
 from metriscope.runs.run import Run, read_run
 
 if TYPE_CHECKING:
+    from filelock import BaseFileLock
     from pandas import DataFrame
     from torch import Tensor
 
@@ -34,13 +37,28 @@ __all__ = ["Problem", "Run", "Store", "StoreError"]
 
 LOG = logging.getLogger("metriscope.runs")
 _TABLE_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
-_ATTEMPTS = 8  # other processes may win, repair or clear away in between, but not for ever
+_ATTEMPTS = 8  # other processes may write, repair or remove the run in between, but not forever
 _IN_THE_WAY = {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.ENOENT}
 
 
 @dataclass(frozen=True)
 class Store:
-    """Runs below one folder, which is made when the first run is written."""
+    """A folder of runs, which is created when the first run is written.
+
+    Parameters
+    ----------
+    root : Path
+        The folder.
+
+    Examples
+    --------
+    >>> import tempfile, torch
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     store = Store(Path(folder))
+    ...     run = store.put({"seed": 7}, {"weight": torch.ones(1)}, {"loss": 0.5}, {})
+    ...     store.get({"seed": 7}).record, store.get({"seed": 8}), store.verify()
+    ({'loss': 0.5}, None, [])
+    """
 
     root: Path
 
@@ -54,9 +72,9 @@ class Store:
         record: Mapping[str, Any],
         tables: Mapping[str, DataFrame],
     ) -> Run:
-        """Write a run and clear its checkpoint; if the run is already there and whole, return it as it is.
+        """Write a run and remove its checkpoint; if the complete run is already there, return it unchanged.
 
-        After any failure the store is what it was before.
+        After a failure the store is what it was before.
         """
         key = address(spec)
         files = _encode(spec, tensors, record, tables)
@@ -66,16 +84,16 @@ class Store:
         return run
 
     def get(self, spec: object) -> Run | None:
-        """Return the run, every byte of it checked; None if there is none, or only a damaged one.
+        """Return the run after checking every byte; None if there is none, or only a damaged one.
 
-        A damaged run is logged and moved to ``damaged/``, so that the next :meth:`put` finds its place free.
+        A damaged run is logged and moved to ``damaged/``, so that :meth:`put` can write it again.
         """
         key = address(spec)
         with explained(f"read run {key[:12]} in {self.root}"):
             return self._whole(key)
 
     def runs(self) -> list[Run]:
-        """Return the runs by kind and address; those that cannot be read are left to :meth:`verify`."""
+        """Return the runs sorted by kind and address; :meth:`verify` reports those that cannot be read."""
         found = []
         with explained(f"list the runs in {self.root}"):
             for folder in run_folders(self.root):
@@ -84,7 +102,7 @@ class Store:
         return sorted(found, key=lambda run: (run.kind, run.address))
 
     def find(self, prefix: str) -> Run:
-        """Return the one run whose address begins with ``prefix``, every byte of it checked."""
+        """Return the one run whose address begins with ``prefix``, after checking every byte."""
         with explained(f"look for {prefix!r} in {self.root}"):
             found = [folder for folder in run_folders(self.root) if folder.name.startswith(prefix.lower())]
             if len(found) > 1:
@@ -96,23 +114,41 @@ class Store:
         return run
 
     def verify(self) -> list[Problem]:
-        """Return everything in the store that is not as it was written; nothing is changed."""
+        """Return everything in the store that is not as it was written, without changing anything."""
         with explained(f"verify {self.root}"):
             return list(problems(self.root))
 
     def sweep(self) -> None:
         """Remove what killed processes left behind: temporary files, leases, and checkpoints of finished runs."""
         with explained(f"sweep {self.root}"):
-            for path in (*entries(self.root), *entries(self.root / "checkpoints")):
+            for path in (*entries(self.root), *entries(self.root / CHECKPOINTS)):
                 if abandoned(path):
                     remove(path)
             for run in self.runs():
                 Checkpoint(self.root, run.address).clear()
-            sweep_leases(self.root)
+            for path in entries(self.root / LEASES):
+                if (lock := _acquired(path)) is not None:
+                    _released(lock, path)
 
     def checkpoint(self, spec: object) -> Checkpoint:
-        """Return the checkpoint of a run, which may be empty."""
+        """Return the checkpoint of a run, which need not exist yet."""
         return Checkpoint(self.root, address(spec))
+
+    @contextmanager
+    def leased(self, addresses: list[str]) -> Iterator[list[str]]:
+        """Hold leases on those of the addresses that nobody else holds, and yield these addresses."""
+        locks: dict[str, BaseFileLock] = {}
+        folder = self.root / LEASES
+        try:
+            with explained(f"lease runs in {self.root}"):
+                folder.mkdir(parents=True, exist_ok=True)
+                for address in addresses:
+                    if (lock := _acquired(folder / address)) is not None:
+                        locks[address] = lock
+            yield list(locks)
+        finally:
+            for address, lock in locks.items():
+                _released(lock, folder / address)
 
     def _home(self, key: str) -> Path:
         return self.root / key[:2] / key
@@ -141,7 +177,7 @@ class Store:
             return self._publish(temp, key)
 
     def _publish(self, temp: Path, key: str) -> Run:
-        """Give a finished folder its name, unless another process has put the same run there meanwhile."""
+        """Rename a finished folder to its address, unless another process has written the same run meanwhile."""
         home = self._home(key)
         for _ in range(_ATTEMPTS):
             if self._moved(temp, home):
@@ -165,8 +201,28 @@ class Store:
         return True
 
 
+def _acquired(path: Path) -> BaseFileLock | None:
+    """Return a lock on the file, or None if another process, or another part of this one, holds it."""
+    from filelock import FileLock, Timeout
+
+    lock = FileLock(path)
+    try:
+        lock.acquire(timeout=0)
+    except Timeout:
+        return None
+    return lock
+
+
+def _released(lock: BaseFileLock, path: Path) -> None:
+    # Removed while it is still held: a process that locks the removed file at this moment computes a run twice, which
+    # costs time and changes nothing.
+    with suppress(OSError):
+        path.unlink()
+    lock.release()
+
+
 def _checked(folder: Path) -> Run | None:
-    """Return the run in a folder after a look at every byte; None if nothing is there."""
+    """Return the run in a folder after checking every byte; None if nothing is there."""
     if not os.path.lexists(folder):
         return None
     for name, why in faults(folder):
@@ -177,7 +233,7 @@ def _checked(folder: Path) -> Run | None:
 def _encode(
     spec: object, tensors: Mapping[str, Tensor], record: Mapping[str, Any], tables: Mapping[str, DataFrame]
 ) -> dict[str, bytes]:
-    """Return the files of a run as bytes, so that content which cannot be stored never reaches the disk."""
+    """Return the files of a run as bytes, so that content that cannot be stored never reaches the disk."""
     for name in tables:
         if not _TABLE_NAME.fullmatch(name):
             raise ValueError(f"a table is named {name!r}; expected lower-case letters, digits, '-' and '_'")

@@ -1,4 +1,4 @@
-"""Protocols and the training loop, once, batched over trials."""
+"""Training of many independent networks: protocols, engines that take the steps, and the loop."""
 
 from metriscope.common.progress import progress
 from metriscope.train.engines import CompiledEngine, StackedEngine, engine_for

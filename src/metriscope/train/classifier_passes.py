@@ -1,22 +1,22 @@
 """Compiled passes of one two-layer classifier over packed points: outputs, loss, closed-form gradient.
 
-Axes: R points of a block in groups of G = 8, D features, K units and C classes, both filled up to full vectors.
+Axes: R points of a block in groups of G = 8, D features, K units and C classes, both padded to full vectors.
 
-A group's pre-activations become outputs, loss, and the loss's derivative by the pre-activations, in place, without
-leaving the first-level cache; only the sums with the points' features, before and after, run over whole blocks.
-Derivatives are sums over points, not means.
+For each group of points, forward pass, loss and backward pass to the pre-activations happen in scratch arrays that stay
+in the first-level cache; only products with the points' features run over whole blocks. Derivatives are sums over
+points, not means.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
 from numba import njit
 
-from metriscope.train.kernels import FAST, chosen
+from metriscope.train.kernels import EXP, EXP_RANGE, HALF, ONE, ZERO, F, I, chosen, compiled
 from metriscope.train.sparse_points import GROUP
 
 __all__ = [
@@ -25,6 +25,7 @@ __all__ = [
     "HIDDEN",
     "KERNELS",
     "OUTPUTS",
+    "Room",
     "aligned",
     "descend",
     "learn",
@@ -38,30 +39,25 @@ HEADS = {"linear": 0, "offset-l2": 1}
 OUTPUTS = {None: 0, "relu": 1, "abs": 2}
 RELU, ABS = OUTPUTS["relu"], OUTPUTS["abs"]
 
-# A unit is active on an input where its activation is larger than this in size.
+# A unit is active on an input if the absolute value of its activation is larger than this.
 ACTIVE = 1e-6
 
-F, I = np.float32, np.int32  # noqa: E741
-ZERO, HALF, ONE, LOWEST = F(0), F(0.5), F(1), F(-np.inf)
+LOWEST = F(-np.inf)
 
-# Columns that a call of each takes on; compiled code reads all four as constants.
+# Columns that a call of ``attract`` and of ``accumulate`` processes, and both functions; compiled as constants.
 KERNELS, LANES, WIDTH, accumulate, attract = chosen()
 
-_compiled = njit(nogil=True, fastmath=FAST, error_model="numpy", boundscheck=False)
 _inlined = njit(inline="always")
 
-# exp on [-ln2/2, ln2/2] as 1 + r + r^2 P(r): Cephes' single-precision coefficients, relative error 2e-7.
-P0, P1, P2 = F(1.9875691500e-4), F(1.3981999507e-3), F(8.3334519073e-3)
-P3, P4, P5 = F(4.1665795894e-2), F(1.6666665459e-1), F(5.0000001201e-1)
-LOG2E, LN2_HIGH, LN2_LOW = F(1.44269504), F(0.693359375), F(-2.12194440e-4)
-# Below it exp is taken as zero: 1e-26 moves no weight, and what is multiplied out of smaller numbers becomes subnormal,
-# on which processors are many times slower.
+(P0, P1, P2, P3, P4, P5), (LOG2E, LN2_HIGH, LN2_LOW) = EXP, EXP_RANGE
+# Below it exp is taken as zero: 1e-26 changes no weight, and products of smaller numbers would be subnormal, with which
+# processors are many times slower.
 LEAST = F(-60.0)
 
 
 @_inlined
 def _exp(x: Any) -> Any:
-    # For x <= 0, branch-free, so that it becomes vector code; NaN stays NaN.
+    # For x <= 0; branch-free, so that it is vectorized; NaN stays NaN.
     bounded = max(x, LEAST)
     power = np.floor(bounded * LOG2E + HALF)
     r = (bounded - power * LN2_HIGH) - power * LN2_LOW
@@ -72,30 +68,40 @@ def _exp(x: Any) -> Any:
 
 
 def aligned(*shape: int) -> np.ndarray:
-    """Return zeros in memory of PyTorch's, which begins on a cache line: vectors that straddle two cost double."""
+    """Return zeros that begin on a cache line, in memory from PyTorch; vectors across two cache lines are slower."""
     return torch.zeros(shape).numpy()
 
 
-def room(rows: int, units: int, classes: int) -> tuple[np.ndarray, ...]:
-    """Return what a pass works in; ``units`` and ``classes`` are the filled-up numbers.
+class Room(NamedTuple):
+    """Scratch arrays of a pass; all but ``z`` belong to one group of points at a time."""
 
-    Pre-activations of a block; a group's activations and the derivatives by them; its head values, probabilities and
-    their derivatives by class groups; its largest outputs and sums; plain numbers of rows, and those counted by eights.
-    """
+    z: np.ndarray  # pre-activations of a block
+    activations: np.ndarray
+    pull: np.ndarray  # derivatives of the loss with respect to the activations
+    heads: np.ndarray  # values of the head, then the derivatives with respect to them
+    probabilities: np.ndarray
+    transposed: np.ndarray  # derivatives with respect to the head's values, points first, in groups of eight classes
+    sums: np.ndarray  # largest output and sum of exponentials
+    natural: np.ndarray  # 0, 1, 2, ...
+    eights: np.ndarray  # the same modulo eight
+
+
+def room(rows: int, units: int, classes: int) -> Room:
+    """Return scratch arrays for blocks of ``rows`` points; ``units`` and ``classes`` are the padded numbers."""
     group, heads = (GROUP, units), (classes, GROUP)
     arrays = [aligned(*shape) for shape in ((rows, units), group, group, heads, heads, heads, (2, GROUP))]
     natural = np.arange(max(classes, GROUP), dtype=np.int32)
-    return (*arrays, natural, natural % np.int32(GROUP))
+    return Room(*arrays, natural, natural % np.int32(GROUP))
 
 
-@_compiled
+@compiled
 def _activate(z: Any, first: int, hidden: int, h: Any) -> None:
     for g in range(GROUP):
         for k in range(z.shape[1]):
             h[g, k] = abs(z[first + g, k]) if hidden else max(z[first + g, k], ZERO)
 
 
-@_compiled
+@compiled
 def _linear(h: Any, weight: Any, bias: Any, y: Any, classes: int) -> None:
     for c in range(classes):
         for g in range(GROUP):
@@ -105,7 +111,7 @@ def _linear(h: Any, weight: Any, bias: Any, y: Any, classes: int) -> None:
             y[c, g] = total + bias[c]
 
 
-@_compiled
+@compiled
 def _distances(h: Any, mu: Any, alpha: Any, y: Any, classes: int) -> None:
     for c in range(classes):
         for g in range(GROUP):
@@ -125,7 +131,7 @@ def _output(y: Any, output: int, sign: Any) -> Any:
 
 @_inlined
 def _slope(y: Any, head: int, output: int, sign: Any) -> Any:
-    # A distance is divided by here, which undoes its root; where it is zero, so is its gradient.
+    # The derivative of a square root divides by the distance; at distance zero the gradient is taken as zero.
     if head:
         return sign / y if y != ZERO else ZERO
     if output == RELU:
@@ -135,7 +141,7 @@ def _slope(y: Any, head: int, output: int, sign: Any) -> Any:
     return sign
 
 
-@_compiled
+@compiled
 def _softmax(y: Any, kinds: Any, classes: int, probability: Any, sums: Any) -> None:
     _, _, output, sign = kinds
     for g in range(GROUP):
@@ -150,9 +156,9 @@ def _softmax(y: Any, kinds: Any, classes: int, probability: Any, sums: Any) -> N
             sums[1, g] += probability[c, g]
 
 
-@_compiled
+@compiled
 def _score(y: Any, labels: Any, kinds: Any, sums: Any, scores: Any) -> None:
-    # Of equal outputs the first counts as the answer, as it does in PyTorch: ReLU outputs are often equal.
+    # Of equal outputs, which ReLU often gives, the first counts as the answer, as in PyTorch.
     _, _, output, sign = kinds
     for g in range(GROUP):
         label, right = labels[g], True
@@ -164,28 +170,28 @@ def _score(y: Any, labels: Any, kinds: Any, sums: Any, scores: Any) -> None:
             scores[1] += right and own == sums[0, g]
 
 
-@_compiled
+@compiled
 def _differentiate(y: Any, labels: Any, kinds: Any, classes: int, room: Any) -> None:
-    # Head values become the loss's derivative by them; rows without a label only fill up a group.
+    # Replaces the head's values by the derivatives with respect to them; rows without a label are padding.
     _, head, output, sign = kinds
-    probability, turned, sums = room
+    probability, transposed, sums = room
     for c in range(classes):
         for g in range(GROUP):
             change = probability[c, g] / sums[1, g] - (ONE if labels[g] == c else ZERO)
             y[c, g] = change * _slope(y[c, g], head, output, sign) if labels[g] >= 0 else ZERO
-            turned[(c // GROUP) * GROUP + g, c % GROUP] = y[c, g]
+            transposed[(c // GROUP) * GROUP + g, c % GROUP] = y[c, g]
 
 
-@_compiled
+@compiled
 def _multiply(side: Any, group: int, dense: Any, out: Any) -> None:
     _, starts, index, values, rows = side
     for column in range(0, out.shape[1], WIDTH):
         accumulate(out, dense, (rows, index, values), (group, starts[group], starts[group + 1], column))
 
 
-@_compiled
+@compiled
 def _forward(side: Any, group: int, first: int, weights: Any, kinds: Any, room: Any) -> None:
-    """Leave a group's pre-activations, activations and head values in the room."""
+    """Compute a group's pre-activations, activations and head values into ``room``."""
     z, h, y = room[0], room[1], room[3]
     (plane, _, weight, alpha, offset), (lift, _) = weights
     hidden, head, _, _ = kinds
@@ -200,10 +206,10 @@ def _forward(side: Any, group: int, first: int, weights: Any, kinds: Any, room: 
         _linear(h, weight, offset, y, len(offset))
 
 
-@_compiled
+@compiled
 def _head_gradient(weights: Any, gradient: Any, kinds: Any, room: Any) -> None:
-    """Add what a group gives to the head's gradient and leave the derivative by its activations in the room."""
-    _, h, pull, y, _, turned, _, natural, eights = room
+    """Add a group's part of the head's gradient, and compute the derivative by its activations into ``room``."""
+    _, h, pull, y, _, transposed, _, natural, eights = room
     (_, _, weight, _, _), (_, squares) = weights
     _, _, of_weight, of_alpha, of_offset = gradient
     classes, stride = len(of_offset), h.shape[1]
@@ -215,15 +221,15 @@ def _head_gradient(weights: Any, gradient: Any, kinds: Any, room: Any) -> None:
     for column in range(0, stride, WIDTH):
         accumulate(pull, weight, (natural, natural, y), (0, 0, classes, column))
         for g in range(len(of_weight) // GROUP):
-            accumulate(of_weight, h, (natural, eights, turned), (g, g * GROUP, (g + 1) * GROUP, column))
+            accumulate(of_weight, h, (natural, eights, transposed), (g, g * GROUP, (g + 1) * GROUP, column))
     for c in range(classes):
         for g in range(GROUP):
             of_offset[c] += y[c, g]
 
 
-@_compiled
+@compiled
 def _pull_back(z: Any, first: int, hidden: int, pull: Any, of_bias: Any) -> None:
-    # At zero the derivative of the absolute value is taken as zero, as PyTorch does.
+    # At zero the derivative of the absolute value is taken as zero, as in PyTorch.
     for g in range(GROUP):
         for k in range(z.shape[1]):
             value = z[first + g, k]
@@ -234,7 +240,7 @@ def _pull_back(z: Any, first: int, hidden: int, pull: Any, of_bias: Any) -> None
             of_bias[k] += z[first + g, k]
 
 
-@_compiled
+@compiled
 def _clear(gradient: Any) -> None:
     plane, bias, weight, alpha, offset = gradient
     plane.fill(ZERO)
@@ -244,14 +250,15 @@ def _clear(gradient: Any) -> None:
     offset.fill(ZERO)
 
 
-@_compiled
+@compiled
 def learn(data: Any, blocks: Any, weights: Any, results: Any, kinds: Any, room: Any) -> None:
-    """Find the gradient of some blocks, and add their loss and right answers: ``results`` is both arrays.
+    """Compute the gradient over some blocks, and add their loss and number of correct answers to the scores.
 
-    ``data`` is the forward side, the gradient's side and the labels in packed order, eight a row, -1 for none.
+    ``data`` is the forward side, the gradient side, and the labels in packed order, eight per row, -1 for padding;
+    ``blocks`` is the first block and the end; ``results`` is the gradient and the scores.
     """
     (forward, backward, labels), (gradient, scores) = data, results
-    z, _, pull, y, probability, turned, sums, _, _ = room
+    z, _, pull, y, probability, transposed, sums, _, _ = room
     classes = len(gradient[4])
     _clear(gradient)
     for block in range(blocks[0], blocks[1]):
@@ -261,16 +268,16 @@ def learn(data: Any, blocks: Any, weights: Any, results: Any, kinds: Any, room: 
             _forward(forward, group, first, weights, kinds, room)
             _softmax(y, kinds, classes, probability, sums)
             _score(y, own, kinds, sums, scores)
-            _differentiate(y, own, kinds, classes, (probability, turned, sums))
+            _differentiate(y, own, kinds, classes, (probability, transposed, sums))
             _head_gradient(weights, gradient, kinds, room)
             _pull_back(z, first, kinds[0], pull, gradient[1])
         for group in range(backward[0][block], backward[0][block + 1]):
             _multiply(backward, group, z, gradient[0])
 
 
-@_compiled
+@compiled
 def measure(data: Any, weights: Any, kinds: Any, room: Any, scores: Any, active: Any) -> None:
-    """Add loss and right answers to ``scores``, and to ``active`` the points on which each unit and output is."""
+    """Add loss and correct answers to ``scores``, and to ``active`` how often each unit and output is active."""
     forward, labels = data
     _, h, _, y, probability, _, sums, _, _ = room
     for block in range(len(forward[0]) - 1):
@@ -283,7 +290,7 @@ def measure(data: Any, weights: Any, kinds: Any, room: Any, scores: Any, active:
             _count(h, y, own, kinds, active)
 
 
-@_compiled
+@compiled
 def _count(h: Any, y: Any, labels: Any, kinds: Any, active: Any) -> None:
     units, outputs = active
     _, _, output, sign = kinds
@@ -295,9 +302,9 @@ def _count(h: Any, y: Any, labels: Any, kinds: Any, active: Any) -> None:
                 outputs[c] += abs(_output(y[c, g], output, sign)) > ACTIVE
 
 
-@_compiled
+@compiled
 def prepare(values: Any, derived: Any, background: Any) -> None:
-    """Work out what a pass needs of the weights: biases with the background's share in them, and squared weights."""
+    """Compute what a pass derives from the weights: biases that include the background, and squared ``alpha``."""
     plane, bias, _, alpha, _ = values
     lift, squares = derived
     lift.fill(ZERO)
@@ -311,12 +318,12 @@ def prepare(values: Any, derived: Any, background: Any) -> None:
             squares[c, k] = alpha[c, k] * alpha[c, k]
 
 
-@_compiled
+@compiled
 def descend(values: Any, squares: Any, gradients: Any, kinds: Any, steps: Any) -> None:
-    """Take one step down the sum of two gradients, in place.
+    """Take one gradient step in place, with the sum of two gradients.
 
-    ``steps`` is the rate over the number of points, the same for the head's bias, and the background, which every
-    feature of every point has.
+    ``steps`` is the learning rate divided by the number of points, the same for the head's bias, and the background
+    value of the points.
     """
     plane, bias, weight, alpha, offset = values
     one, two = gradients

@@ -1,10 +1,10 @@
-"""Two-layer classifiers by the dozen: full-batch SGD on cross-entropy, exact gradients, no autograd.
+"""Training of many two-layer classifiers: full-batch SGD on cross-entropy with closed-form gradients.
 
 Axes: S networks, N points, D features, K units, C classes, E epochs.
 
-Networks whose activations and head have kernels are trained by the same compiled passes over points that were packed
-once (:mod:`metriscope.train.sparse_points`); any other row of :data:`metriscope.nn.ARCHITECTURES` is trained by
-autograd. Weights are bit-identical whether a network is trained alone or batched, and on any number of threads.
+Networks whose activations and head have kernels are trained by compiled passes over points that are packed once
+(:mod:`metriscope.train.sparse_points`); any other row of :data:`metriscope.nn.ARCHITECTURES` is trained by autograd.
+ Weights are bit-identical whether a network is trained alone or batched, and on any number of threads.
 """
 
 from __future__ import annotations
@@ -19,10 +19,10 @@ from jaxtyping import Float, Float32, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-from metriscope.common.threads import workers_available
+from metriscope.common.threads import in_parallel, workers_available
 from metriscope.nn import ARCHITECTURES, build
 from metriscope.train import sparse_points
-from metriscope.train.sparse_points import GROUP, PADDING
+from metriscope.train.sparse_points import GROUP, PADDING, round_up
 
 __all__ = [
     "AutogradClassifier",
@@ -37,15 +37,15 @@ __all__ = [
     "measure",
 ]
 
-# The sum over blocks is taken in this many parts, whatever the number of threads, and the parts are then added.
+# The sum over blocks is computed in this many parts, independent of the number of threads.
 PARTS = 2
 
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """Points packed for training or measuring, and their labels in packed order, eight per row, -1 behind the last.
+    """Points packed for training or measuring, and their labels in packed order, eight per row, padded with -1.
 
-    ``x`` and ``y`` are the points and labels as they came, for networks that no compiled kernel knows.
+    ``x`` and ``y`` are the points and labels in their original order, for networks without compiled kernels.
     """
 
     packed: sparse_points.Packed
@@ -58,7 +58,7 @@ class Examples:
 
 
 def examples(x: Float32[np.ndarray, "n d"], y: Int[np.ndarray, n], *, gradient: bool = True) -> Examples:
-    """Return points and labels, packed once for any number of networks; without ``gradient``, only for measuring.
+    """Return points and labels, packed once for any number of networks; without ``gradient`` only for measuring.
 
     >>> len(examples(np.eye(4, dtype=np.float32), np.arange(4)))
     4
@@ -66,14 +66,14 @@ def examples(x: Float32[np.ndarray, "n d"], y: Int[np.ndarray, n], *, gradient: 
     if y.shape != (len(x),) or y.min(initial=0) < 0:
         raise ValueError(f"{len(x)} points need as many labels from 0 on, not an array of shape {y.shape}")
     packed = sparse_points.pack(x, gradient=gradient)
-    labels = np.full(-(-len(y) // GROUP) * GROUP, -1, np.int64)
+    labels = np.full(round_up(len(y), GROUP), -1, np.int64)
     labels[: len(y)] = y[packed.order]
     return Examples(packed, labels.reshape(-1, GROUP), x, y)
 
 
 @dataclass(frozen=True, eq=False)
 class Scores:
-    """Mean loss and accuracy of each network, and the share of points on which each unit and output is active."""
+    """Mean loss and accuracy of each network, and the fraction of points on which each unit and output is active."""
 
     loss: Float[np.ndarray, s]
     accuracy: Float[np.ndarray, s]
@@ -82,7 +82,7 @@ class Scores:
 
 
 class Classifier:
-    """One named network in training, as arrays that compiled code takes.
+    """One named network in training, as arrays for compiled code.
 
     >>> from metriscope.nn import build
     >>> model = build("abs-l2", in_features=4, hidden=3, out_features=2)
@@ -101,7 +101,7 @@ class Classifier:
         (self.units, self.features), self.classes = first, head[0]
         sign = np.float32(-1 if row.negate else 1)
         self.kinds = (passes.HIDDEN[row.hidden], passes.HEADS[row.head], passes.OUTPUTS[row.output], sign)
-        wide, tall = _up(self.units, PADDING), _up(self.classes, GROUP)
+        wide, tall = round_up(self.units, PADDING), round_up(self.classes, GROUP)
         shapes = ((self.features, wide), (wide,), (tall, wide), (tall, wide), (self.classes,))
         self.values = tuple(passes.aligned(*shape) for shape in shapes)
         self.derived = (passes.aligned(wide), passes.aligned(tall, wide))
@@ -116,7 +116,7 @@ class Classifier:
         return "2.mu" if self.distances else "2.weight"
 
     def _parameters(self) -> list[tuple[str, np.ndarray]]:
-        """Return each parameter's name and its part of the arrays, in the network's own layout."""
+        """Return each parameter's name and its view of the arrays, in the layout of the network."""
         plane, bias, weight, alpha, offset = self.values
         heads = [(self._head, weight), *([("2.alpha", alpha)] if self.distances else [])]
         found = [("0.weight", plane[:, : self.units].T), ("0.bias", bias[: self.units])]
@@ -124,14 +124,14 @@ class Classifier:
         return found + ([("2.bias", offset)] if self.biased else [])
 
     def gradient(self) -> tuple[np.ndarray, ...]:
-        """Return arrays for a gradient; features that only fill up a group go to a row behind the last."""
+        """Return arrays for a gradient, with one more row for features that are padding."""
         from metriscope.train.classifier_passes import aligned
 
         plane, *others = self.values
         return (aligned(self.features + 1, plane.shape[1]), *(aligned(*array.shape) for array in others))
 
     def room(self, rows: int) -> tuple[np.ndarray, ...]:
-        """Return arrays for a pass over blocks of ``rows`` points."""
+        """Return scratch arrays for a pass over blocks of ``rows`` points."""
         from metriscope.train.classifier_passes import room
 
         return room(rows, self.values[0].shape[1], len(self.values[2]))
@@ -164,7 +164,7 @@ class AutogradClassifier:
     def train(
         self, x: Float32[np.ndarray, "n d"], y: Int[np.ndarray, n], epochs: int, lr: float
     ) -> Float[np.ndarray, "e 2"]:
-        """Take full-batch steps; return summed loss and number of right answers before each."""
+        """Take full-batch steps; return the summed loss and the number of correct answers before each."""
         points, labels = torch.from_numpy(x), torch.from_numpy(y)
         found = np.zeros((epochs, 2))
         for epoch in range(epochs):
@@ -181,7 +181,7 @@ class AutogradClassifier:
     def measure(
         self, x: Float32[np.ndarray, "n d"], y: Int[np.ndarray, n], active: float
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return summed loss and right answers, and on how many points each unit and each output is active."""
+        """Return summed loss and correct answers, and on how many points each unit and each output is active."""
         points, labels = torch.from_numpy(x), torch.from_numpy(y)
         hidden = self.model[:2](points)
         outputs = self.model[2:](hidden)
@@ -206,7 +206,7 @@ def compilable(architecture: str) -> bool:
 
 
 def classifier(architecture: str, state: Mapping[str, Tensor]) -> Network:
-    """Return a named network ready for training, compiled where that is possible."""
+    """Return a named network ready for training, compiled if possible."""
     if architecture in ARCHITECTURES and not compilable(architecture):
         return AutogradClassifier(architecture, state)
     return Classifier(architecture, state)
@@ -224,15 +224,15 @@ def _matrix(architecture: str, state: Mapping[str, Tensor], name: str) -> tuple[
 def advance(
     networks: Sequence[Network], data: Examples, epochs: int, lr: float = 1e-3, workers: int | None = None
 ) -> tuple[Float[np.ndarray, "s e"], Float[np.ndarray, "s e"]]:
-    """Train every network ``epochs`` full-batch steps further, in place.
+    """Train every network for ``epochs`` more full-batch steps, in place.
 
-    Returned are the loss and the accuracy on the training points before each step.
+    Return the loss and the accuracy on the training points before each step.
     """
     _check(networks, data)
     if data.packed.gradient is None:
-        raise ValueError("these examples are packed for measuring alone; training needs gradient=True")
+        raise ValueError("these examples are packed for measuring only; training needs gradient=True")
     workers = workers or workers_available()
-    # What the workers cannot share out evenly is trained after that, the parts of each network side by side.
+    # Networks that do not divide evenly among the workers are trained last, the parts of each in parallel.
     whole = len(networks) // workers * workers
     rest = networks[whole:]
     with ThreadPoolExecutor(workers, "train") as pool, ThreadPoolExecutor(len(rest) or 1, "drive") as drivers:
@@ -251,7 +251,8 @@ def _train(
         return network.train(data.x, data.y, epochs, lr)
 
     packed, scores = data.packed, np.zeros((epochs, PARTS, 2))
-    arrays = (packed.forward.arrays, _gradient_side(packed), data.labels)
+    assert packed.gradient is not None
+    arrays = (packed.forward.arrays, packed.gradient.arrays, data.labels)
     cuts = [packed.blocks * part // PARTS for part in range(PARTS + 1)]
     gradients = tuple(network.gradient() for _ in range(PARTS))
     rooms = [network.room(packed.rows) for _ in range(PARTS)]
@@ -270,10 +271,9 @@ def _train(
 
 
 def measure(networks: Sequence[Network], data: Examples, workers: int | None = None) -> Scores:
-    """Return how every network does on some points, and how many of its units are at work there."""
+    """Return loss, accuracy and activity of every network on some points."""
     _check(networks, data)
-    with ThreadPoolExecutor(workers or workers_available(), "measure") as pool:
-        found = list(pool.map(lambda network: _measure(network, data), networks))
+    found = in_parallel(lambda network: _measure(network, data), networks, workers)
     scores, hidden, outputs = ([one[part] / len(data) for one in found] for part in range(3))
     loss, accuracy = np.array(scores).reshape(-1, 2).T
     return Scores(loss, accuracy, tuple(hidden), tuple(outputs))
@@ -299,12 +299,3 @@ def _check(networks: Sequence[Network], data: Examples) -> None:
             raise ValueError(f"points have {features} features, a network takes {network.features}")
         if network.classes < labels:
             raise ValueError(f"labels go up to {labels - 1}, a network has {network.classes} outputs")
-
-
-def _gradient_side(packed: sparse_points.Packed) -> tuple[np.ndarray, ...]:
-    assert packed.gradient is not None
-    return packed.gradient.arrays
-
-
-def _up(size: int, step: int) -> int:
-    return -(-size // step) * step

@@ -1,10 +1,9 @@
 """Compiled full-batch training of one distance network: linear layer, activation, norm, MSE, Adam.
 
-Axes: B blocks of R rows, D features (with the constant 1 behind them, then zeros), K units. A network's
-weight and bias form one ``(K, D)`` array of homogeneous hyperplanes, so that one product serves both.
+Axes: B blocks of R rows, D features (followed by the constant 1, then by zeros), K units. Weight and bias of a network
+form one ``(K, D)`` array of homogeneous hyperplanes, so that one product serves both.
 
-A network is trained alone, in one thread, without the interpreter: whatever else trains beside it, it
-sees the same operations in the same order, and ends in the same bits.
+Each network is trained on its own, in one thread, so its weights are bit-identical whatever else is trained beside it.
 """
 
 from __future__ import annotations
@@ -16,35 +15,41 @@ from typing import Any
 
 import numpy as np
 import scipy.linalg.cython_blas  # noqa: F401  numba's np.dot takes its matrix product from here
+import torch
 from numba import njit
 
-__all__ = ["ACTIVATIONS", "ROWS", "WIDE", "backward", "blocks", "descend", "padded", "trainer"]
+from metriscope.train.kernels import EXP, EXP_RANGE, HALF, ONE, ZERO, F, I, compiled
+from metriscope.train.sparse_points import round_up
 
-# A block of pre-activations of 200 units and 512 rows is 400 kB: it stays in the second-level cache.
-ROWS = 512
-# The matrix product works in lanes; a few zeros more cost less than a ragged edge, once there are many features.
+__all__ = [
+    "ACTIVATIONS",
+    "ROWS",
+    "WIDE",
+    "WIDE_ROWS",
+    "backward",
+    "blocks",
+    "descend",
+    "padded",
+    "trainer",
+    "wide_trainer",
+]
+
+# Rows of a block, for :func:`trainer` and :func:`wide_trainer`: the pre-activations of 200 units are 400 and 800 kB,
+# which fits into the second-level cache.
+ROWS, WIDE_ROWS = 512, 1024
+# From ``WIDE`` features on, padding them to full vector lanes makes the matrix product faster.
 LANES, WIDE = 8, 64
 
-F = np.float32
-I = np.int32  # noqa: E741
-ZERO, HALF, ONE = F(0), F(0.5), F(1)
-
-# Sums may be reordered into vector lanes and products fused; NaN and infinity keep their meaning.
-FAST = {"contract", "reassoc", "nsz", "arcp"}
-_compiled = njit(nogil=True, fastmath=FAST, error_model="numpy", boundscheck=False)
-# The optimizer's arithmetic is written in the order it is meant to be done in.
+# The optimizer's arithmetic must not be reordered.
 _compiled_in_order = njit(nogil=True, error_model="numpy", boundscheck=False)
 
-# exp on [-ln2/2, ln2/2] as 1 + r + r^2 P(r): Cephes' single-precision coefficients, relative error 2e-7.
-P0, P1, P2 = F(1.9875691500e-4), F(1.3981999507e-3), F(8.3334519073e-3)
-P3, P4, P5 = F(4.1665795894e-2), F(1.6666665459e-1), F(5.0000001201e-1)
-LOG2E, LN2_HIGH, LN2_LOW = F(1.44269504), F(0.693359375), F(-2.12194440e-4)
+(P0, P1, P2, P3, P4, P5), (LOG2E, LN2_HIGH, LN2_LOW) = EXP, EXP_RANGE
 EDGE = F(87.0)  # beyond it exp leaves the range of float32
 
 
 @njit(inline="always")
 def _sigmoid(z: Any) -> Any:
-    # Branch-free, so that it becomes vector code; the library's exp does not.
+    # Branch-free, so that it is vectorized; the exp of the C library is not.
     x = min(max(-z, -EDGE), EDGE)
     power = np.floor(x * LOG2E + HALF)
     r = (x - power * LN2_HIGH) - power * LN2_LOW
@@ -53,17 +58,17 @@ def _sigmoid(z: Any) -> Any:
     return ONE / (ONE + (poly * r * r + r + ONE) * scale)
 
 
-# Each activation adds its square to the row's squared distance and leaves f(z) f'(z) in place of z:
-# what the closed-form gradient of the norm multiplies with the residual.
+# Each activation adds its square to the row's squared distance and replaces z by f(z) f'(z), which the closed-form
+# gradient of the norm multiplies with the residual.
 
 
-@_compiled
+@compiled
 def _abs(z: Any, squares: Any, rows: int) -> None:
     for i in range(rows):
         squares[i] += z[i] * z[i]
 
 
-@_compiled
+@compiled
 def _relu(z: Any, squares: Any, rows: int) -> None:
     for i in range(rows):
         a = max(z[i], ZERO)
@@ -71,7 +76,7 @@ def _relu(z: Any, squares: Any, rows: int) -> None:
         squares[i] += a * a
 
 
-@_compiled
+@compiled
 def _sigmoid_rows(z: Any, squares: Any, rows: int) -> None:
     for i in range(rows):
         a = _sigmoid(z[i])
@@ -82,9 +87,9 @@ def _sigmoid_rows(z: Any, squares: Any, rows: int) -> None:
 ACTIVATIONS: dict[str, Callable[..., None]] = {"abs": _abs, "relu": _relu, "sigmoid": _sigmoid_rows}
 
 
-@_compiled
+@compiled
 def _residuals(squares: Any, target: Any, rows: int) -> float:
-    # Turns squared distances into residual / distance; at distance zero the gradient is taken as zero.
+    # Replaces squared distances by residual / distance; at distance zero the gradient is taken as zero.
     total = ZERO
     for i in range(rows):
         distance = F(math.sqrt(squares[i]))
@@ -99,12 +104,12 @@ def _residuals(squares: Any, target: Any, rows: int) -> float:
 def backward(activation: str) -> Callable[..., float]:
     """Return ``backward(z, target, squares, filled)``: the summed squared error of a block's first rows.
 
-    ``z`` comes in as pre-activations, units by rows, and leaves as the loss's derivative by them, times
-    half the number of points; ``squares`` is room for one number a row.
+    ``z`` holds pre-activations of shape (units, rows), which are replaced by the derivative of the loss with respect to
+    them, times half the number of points; ``squares`` is scratch space for one number per row.
     """
     activate = ACTIVATIONS[activation]
 
-    @_compiled
+    @compiled
     def run(z: Any, target: Any, squares: Any, filled: int) -> float:
         squares[:] = ZERO
         for k in range(z.shape[0]):
@@ -143,13 +148,13 @@ def descend(state: Any, gradient: Any, step: int, adam: Any) -> None:
 def trainer(activation: str) -> Callable[..., None]:
     """Return ``train(data, state, step, adam, losses)`` for one activation.
 
-    ``data`` is ``(x, y, count)`` with ``x`` and ``y`` from :func:`blocks`; ``state`` is the planes and
-    Adam's two moments, changed in place by one step an epoch, ``len(losses)`` of them;
-    ``losses[e]`` is the loss before step ``e``.
+    ``data`` is ``(x, y, count)`` with ``x`` and ``y`` from :func:`blocks`. ``state`` is the planes and Adam's two
+    moments, which are changed in place, one step per epoch, for ``len(losses)`` epochs. ``losses[e]`` is the loss
+    before step ``e``.
     """
     differentiate = backward(activation)
 
-    @_compiled
+    @compiled
     def gradient(data: Any, planes: Any, room: Any, total: Any) -> float:
         x, y, count = data
         z, squares, part = room
@@ -176,17 +181,54 @@ def trainer(activation: str) -> Callable[..., None]:
     return train
 
 
+def wide_trainer(activation: str) -> Callable[..., None]:
+    """Return the same function as :func:`trainer`, for tensors, with PyTorch's matrix product between compiled steps.
+
+    For many features PyTorch's product is faster; for few, the calls from the interpreter cost more than it saves.
+    PyTorch's memory always has the same alignment, on which the order of its sums may depend.
+    """
+    differentiate = backward(activation)
+
+    def gradient(data: Any, planes: torch.Tensor, room: Any, total: torch.Tensor) -> float:
+        x, y, count = data
+        z, squares = room
+        rows, loss = x.shape[2], 0.0
+        total.zero_()
+        z_array, squares_array, targets = z.numpy(), squares.numpy(), y.numpy()
+        for block in range(len(x)):
+            torch.mm(planes, x[block], out=z)
+            loss += differentiate(z_array, targets[block], squares_array, min(rows, count - block * rows))
+            total.addmm_(z, x[block].mT)
+        total.mul_(2.0 / count)
+        return loss / count
+
+    def train(data: Any, state: Any, step: int, adam: Any, losses: np.ndarray) -> None:
+        # For this thread: trials run in parallel, and the sums of one thread have one order.
+        torch.set_num_threads(1)
+        tensors = tuple(torch.from_numpy(array).clone() for array in state)
+        arrays = tuple(tensor.numpy() for tensor in tensors)
+        rows, total = data[0].shape[2], torch.empty_like(tensors[0])
+        room = (torch.empty(len(total), rows), torch.empty(rows))
+        for epoch in range(len(losses)):
+            losses[epoch] = gradient(data, tensors[0], room, total)
+            descend(arrays, total.numpy(), step + epoch + 1, adam)
+        for own, array in zip(arrays, state, strict=True):
+            array[:] = own
+
+    return train
+
+
 def padded(width: int) -> int:
-    """Return the width that ``width`` features and the constant are given: full vector lanes if it is wide.
+    """Return the number of features with the constant 1, padded to full vector lanes if there are many.
 
     >>> padded(2), padded(100)
     (3, 104)
     """
-    return width + 1 if width + 1 < WIDE else _up(width + 1, LANES)
+    return width + 1 if width + 1 < WIDE else round_up(width + 1, LANES)
 
 
 def blocks(x: np.ndarray, y: np.ndarray, rows: int = ROWS) -> tuple[np.ndarray, np.ndarray]:
-    """Return points as ``(B, D, R)`` and targets as ``(B, R)``: blocks of equal size, the last filled with zeros.
+    """Return points as ``(B, D, R)`` and targets as ``(B, R)``: blocks of equal size, the last padded with zeros.
 
     >>> x, y = blocks(np.zeros((5, 2)), np.ones(5), rows=8)
     >>> x.shape, y.shape, x[0, 2].tolist()
@@ -194,7 +236,7 @@ def blocks(x: np.ndarray, y: np.ndarray, rows: int = ROWS) -> tuple[np.ndarray, 
     """
     count, width = x.shape
     number = -(-count // rows)
-    rows = _up(-(-count // number), LANES)
+    rows = round_up(-(-count // number), LANES)
     points = np.zeros((padded(width), number * rows), np.float32)
     points[:width, :count] = x.T
     points[width, :count] = 1
@@ -202,7 +244,3 @@ def blocks(x: np.ndarray, y: np.ndarray, rows: int = ROWS) -> tuple[np.ndarray, 
     targets[:count] = y
     split = points.reshape(len(points), number, rows).transpose(1, 0, 2)
     return np.ascontiguousarray(split), targets.reshape(number, rows)
-
-
-def _up(size: int, step: int) -> int:
-    return -(-size // step) * step

@@ -1,7 +1,7 @@
 """Two ways to take training steps: stacked autograd for any network, compiled code for distance networks.
 
-Axes: S trials, N points, D features, K units. An engine changes a cohort's tensors in place and
-returns one loss per trial and epoch; it keeps nothing between calls that a checkpoint would miss.
+Axes: S trials, N points, D features, K units. An engine changes a cohort's tensors in place and returns one loss per
+trial and epoch; it has no state of its own that a checkpoint would have to hold.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from metriscope.common.threads import one_blas_thread
 from metriscope.nn import Mahalanobis, stacked_forward
 from metriscope.rng import stream
 from metriscope.train.protocol import Protocol
@@ -29,16 +30,16 @@ State = dict[str, Tensor]
 
 
 class Engine(Interface):
-    """What the loop asks of an engine."""
+    """What the training loop needs of an engine."""
 
     def session(self) -> AbstractContextManager[object]:
-        """Return a context that holds while the engine works."""
+        """Return a context to be active while the engine works."""
 
     def moments(self, parameters: Mapping[str, Tensor]) -> State:
         """Return the optimizer's state before the first step."""
 
     def advance(self, parameters: State, moments: State, epoch: int, epochs: int) -> Float[Tensor, "s e"]:
-        """Take ``epochs`` epochs from ``epoch`` on, in place; return the losses met on the way."""
+        """Train for ``epochs`` epochs from ``epoch`` on, in place; return the loss of each."""
 
 
 def _adam(value: Tensor, gradient: Tensor, moments: State, name: str, step: int, protocol: Protocol) -> None:
@@ -70,7 +71,7 @@ def _zeros(rule: _Rule, parameters: Mapping[str, Tensor]) -> State:
 
 
 def _mse(output: Float[Tensor, "s n *o"], target: Tensor) -> Float[Tensor, "s n"]:
-    # Targets of shape (n,) against outputs of shape (n, 1) would otherwise be spread to (n, n).
+    # Targets of shape (n,) and outputs of shape (n, 1) would otherwise be broadcast to (n, n).
     if target.shape not in (output.shape, output.shape[1:]):
         wanted, came = tuple(output.shape[1:]), tuple(target.shape)
         raise ValueError(f"the network's outputs have shape {wanted}, the targets {came}; they must agree")
@@ -82,10 +83,10 @@ def _cross_entropy(output: Float[Tensor, "s n c"], target: Tensor) -> Float[Tens
 
 
 def _bce(output: Float[Tensor, "s n *o"], target: Tensor) -> Float[Tensor, "s n"]:
-    # One logit a point, as (n,) or (n, 1); the sigmoid is inside the loss, where it cannot round to 0 or 1.
+    # One logit per point, as (n,) or (n, 1); the sigmoid is inside the loss, where it cannot round to 0 or 1.
     if output.shape[2:] not in ((), (1,)) or target.shape not in (output.shape[:2], output.shape[1:2]):
         wanted, came = tuple(output.shape[1:]), tuple(target.shape)
-        raise ValueError(f"bce needs one logit and one target a point: outputs of shape {wanted}, targets {came}")
+        raise ValueError(f"bce needs one logit and one target per point: outputs of shape {wanted}, targets {came}")
     logits = output.reshape(output.shape[:2])
     return F.binary_cross_entropy_with_logits(logits, target.to(logits).expand_as(logits), reduction="none")
 
@@ -95,10 +96,32 @@ POINT_LOSSES = {"mse": _mse, "cross-entropy": _cross_entropy, "bce": _bce}
 
 @dataclass(frozen=True)
 class StackedEngine:
-    """Autograd through all trials at once; any module, device, batch size and optimizer.
+    """Engine that trains all trials at once with autograd: any module, device, batch size and optimizer.
 
-    ``seeds`` has one number a trial: its mini-batches are drawn from its own stream, epoch by epoch, so
-    that neither company nor a restart changes them. Losses are summed over trials, never averaged.
+    Losses are summed over trials, never averaged.
+
+    Parameters
+    ----------
+    template : nn.Module
+        Network whose forward pass is used with the parameters of each trial.
+    x : Tensor of shape (n, ...)
+        Training points.
+    y : Tensor of shape (n, ...)
+        Targets.
+    protocol : Protocol
+        How to train.
+    seeds : tuple of int
+        One seed per trial. The mini-batches of a trial are drawn from its own stream, epoch by epoch, so that they
+        depend neither on the other trials nor on restarts.
+
+    Examples
+    --------
+    >>> network, x = nn.Linear(2, 1), torch.ones(3, 2)
+    >>> engine = StackedEngine(network, x, torch.ones(3, 1), Protocol(epochs=1, optimizer="sgd"), seeds=(0, 1))
+    >>> parameters = {name: torch.zeros(2, *p.shape) for name, p in network.named_parameters()}
+    >>> engine.advance(parameters, {}, epoch=0, epochs=1)
+    tensor([[1.],
+            [1.]], dtype=torch.float64)
     """
 
     template: nn.Module
@@ -113,7 +136,7 @@ class StackedEngine:
         return stacked_forward(self.template)
 
     def session(self) -> AbstractContextManager[object]:
-        """Nothing to hold."""
+        """Return a context that does nothing."""
         return nullcontext()
 
     def moments(self, parameters: Mapping[str, Tensor]) -> State:
@@ -121,7 +144,7 @@ class StackedEngine:
         return _zeros(RULES[self.protocol.optimizer], parameters)
 
     def advance(self, parameters: State, moments: State, epoch: int, epochs: int) -> Float[Tensor, "s e"]:
-        """Take whole epochs; an epoch's loss is the mean over its points as they were met."""
+        """Train whole epochs; the loss of an epoch is the mean over its points, each before the step of its batch."""
         batches = -(-len(self.x) // (self.protocol.batch_size or len(self.x)))
         losses = torch.empty(len(self.seeds), epochs, dtype=torch.float64)
         for e in range(epochs):
@@ -154,7 +177,25 @@ class StackedEngine:
 
 @dataclass(frozen=True)
 class CompiledEngine:
-    """Each trial alone through compiled code: ``Mahalanobis`` networks, full batch, MSE, Adam, float32, CPU."""
+    """Engine that trains each trial by compiled code: ``Mahalanobis`` networks, full batch, MSE, Adam, float32, CPU.
+
+    Parameters
+    ----------
+    activation : str
+        Name of the activation: ``"abs"``, ``"relu"`` or ``"sigmoid"``.
+    x : Tensor of shape (n, d)
+        Training points.
+    y : Tensor of shape (n,)
+        Target distances.
+    protocol : Protocol
+        How to train.
+
+    Examples
+    --------
+    >>> engine = CompiledEngine("abs", torch.ones(3, 2), torch.ones(3), Protocol(epochs=1))
+    >>> sorted(engine.moments({"linear.bias": torch.zeros(1, 2)}))
+    ['first.linear.bias', 'second.linear.bias']
+    """
 
     activation: str
     x: Tensor
@@ -163,23 +204,21 @@ class CompiledEngine:
 
     @cached_property
     def wide(self) -> bool:
-        """Whether the network is wide enough for PyTorch's matrix product to pay."""
+        """Whether there are so many features that PyTorch's matrix product is faster."""
         from metriscope.train.compiled import WIDE
 
         return self.x.shape[1] >= WIDE
 
     @contextmanager
     def session(self) -> Iterator[None]:
-        """Hold BLAS to one thread: trials are what is shared out, and one thread's sums have one order."""
-        from threadpoolctl import threadpool_limits
-
+        """Restrict BLAS to one thread: trials run in parallel, and the sums of one thread have one order."""
         threads = torch.get_num_threads()
         try:
-            with threadpool_limits(limits=1, user_api="blas"):
+            with one_blas_thread():
                 yield
         finally:
             torch.set_num_threads(threads)
-            # Whoever owns the points may change them before the next session.
+            # The owner of the points may change them before the next session.
             _blocked.cache_clear()
 
     def moments(self, parameters: Mapping[str, Tensor]) -> State:
@@ -187,11 +226,11 @@ class CompiledEngine:
         return _zeros(RULES["adam"], parameters)
 
     def advance(self, parameters: State, moments: State, epoch: int, epochs: int) -> Float[Tensor, "s e"]:
-        """Train each trial in turn; trials on other threads run at the same time."""
-        from metriscope.train import compiled, wide
+        """Train the trials one after another; cohorts on other threads run at the same time."""
+        from metriscope.train import compiled
 
-        module = wide if self.wide else compiled
-        train, data = module.trainer(self.activation), _blocked(self.x, self.y, module.ROWS, self.wide)
+        train = (compiled.wide_trainer if self.wide else compiled.trainer)(self.activation)
+        data = _blocked(self.x, self.y, compiled.WIDE_ROWS if self.wide else compiled.ROWS, self.wide)
         adam = (self.protocol.lr, *self.protocol.betas, self.protocol.eps)
         losses = np.empty((len(parameters["linear.weight"]), epochs))
         for trial in range(len(losses)):
@@ -210,7 +249,7 @@ class CompiledEngine:
 
 @lru_cache(maxsize=2)
 def _blocked(x: Tensor, y: Tensor, rows: int, as_tensors: bool) -> tuple[Any, Any, int]:
-    # Kept for the networks that train on the same points, side by side: one copy serves all.
+    # Cached, so that networks that train on the same points share one copy.
     from metriscope.train.compiled import blocks
 
     points, targets = blocks(x.numpy(), y.numpy(), rows)
@@ -227,7 +266,36 @@ def _joined(stack: Mapping[str, Tensor], trial: int, width: int) -> np.ndarray:
 
 
 def engine_for(template: nn.Module, x: Tensor, y: Tensor, protocol: Protocol, seeds: tuple[int, ...]) -> Engine:
-    """Return the fastest engine that does exactly what ``protocol`` asks of ``template``."""
+    """Return the fastest engine that can train a network as the protocol says.
+
+    Parameters
+    ----------
+    template : nn.Module
+        Network to train.
+    x : Tensor of shape (n, ...)
+        Training points.
+    y : Tensor of shape (n, ...)
+        Targets.
+    protocol : Protocol
+        How to train.
+    seeds : tuple of int
+        One seed per trial, from which mini-batches are drawn.
+
+    Returns
+    -------
+    Engine
+        A :class:`CompiledEngine` if it supports the network and the protocol, otherwise a :class:`StackedEngine`.
+
+    Raises
+    ------
+    ValueError
+        If there are no points, or not as many targets as points.
+
+    Examples
+    --------
+    >>> type(engine_for(nn.Linear(2, 1), torch.ones(3, 2), torch.ones(3, 1), Protocol(epochs=1), (0,))).__name__
+    'StackedEngine'
+    """
     if len(x) != len(y) or len(x) == 0:
         raise ValueError(f"training needs as many targets as points and at least one: {len(y)} and {len(x)}")
     if _compilable(template, x, y, protocol):
@@ -241,7 +309,7 @@ def _compilable(template: nn.Module, x: Tensor, y: Tensor, protocol: Protocol) -
     weight = template.linear.weight
     if {(t.device.type, t.dtype) for t in (x, y, weight)} != {("cpu", torch.float32)}:
         return False
-    # What does not fit is left to the stacked engine, which says so.
+    # The stacked engine raises an error for shapes that do not fit.
     if x.shape[1:] != weight.shape[1:] or y.ndim != 1:
         return False
     from metriscope.train.compiled import ACTIVATIONS

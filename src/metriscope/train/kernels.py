@@ -1,7 +1,7 @@
-"""The innermost sums of the classifiers' passes: hand-written vector code, or plain loops where that cannot be built.
+"""Settings and innermost sums of the compiled code: hand-written vector kernels, or plain loops instead.
 
-Axes: G = 8 rows of a group, K units. Both kinds compute the same sums, in one order for each unit, and differ by
-rounding alone. The plain kind is chosen where the other cannot be built, and by ``METRISCOPE_PLAIN_KERNELS=1``.
+Axes: G = 8 rows of a group, K units. Both kinds of kernels compute the same sums, for each unit in a fixed order, and
+differ only by rounding. Plain loops are used if vector code cannot be built, or with ``METRISCOPE_PLAIN_KERNELS=1``.
 """
 
 from __future__ import annotations
@@ -15,30 +15,45 @@ from numba import njit
 
 from metriscope.train.sparse_points import GROUP, PADDING
 
-__all__ = ["FAST", "Kernels", "chosen", "plain", "vectors"]
+__all__ = ["EXP", "EXP_RANGE", "HALF", "ONE", "ZERO", "F", "I", "Kernels", "chosen", "compiled", "plain", "vectors"]
 
-# Sums may be reordered into vector lanes and products fused; NaN and infinity keep their meaning.
-FAST = {"contract", "reassoc", "nsz", "arcp"}
 _SWITCH = "METRISCOPE_PLAIN_KERNELS"
 # More columns than any row has.
 _ALL = 1 << 30
 
-_compiled = njit(nogil=True, fastmath=FAST, error_model="numpy", boundscheck=False)
+F, I = np.float32, np.int32  # noqa: E741
+ZERO, HALF, ONE = F(0), F(0.5), F(1)
+
+# Sums may be reordered into vector lanes and products fused; NaN and infinity keep their meaning.
+_FAST = {"contract", "reassoc", "nsz", "arcp"}
+compiled = njit(nogil=True, fastmath=_FAST, error_model="numpy", boundscheck=False)
+
+# exp on [-ln2/2, ln2/2] as 1 + r + r^2 P(r): Cephes' single-precision coefficients, relative error 2e-7.
+EXP = (
+    F(1.9875691500e-4),
+    F(1.3981999507e-3),
+    F(8.3334519073e-3),
+    F(4.1665795894e-2),
+    F(1.6666665459e-1),
+    F(5.0000001201e-1),
+)
+# log2(e), and ln(2) as a sum of two numbers.
+EXP_RANGE = F(1.44269504), F(0.693359375), F(-2.12194440e-4)
 
 
 class Kernels(NamedTuple):
-    """Two functions for use inside compiled code, and how many columns a call of each takes on.
+    """Two functions for use inside compiled code, and how many columns a call of each processes.
 
     ``accumulate(out, dense, side, span)`` adds ``Σ_n values[n, g] dense[index[n]]`` to row ``rows[8 group + g]`` of
-    ``out``, ``width`` columns from ``column`` on. ``side`` is ``(rows, index, values)``; ``span`` is
-    ``(group, start, stop, column)``, and ``n`` runs from ``start`` to ``stop``. Rows that only fill up a group may
-    share one row of ``out``, whose values are then of no meaning.
+    ``out``, in ``width`` columns from ``column`` on. ``side`` is ``(rows, index, values)``; ``span`` is
+    ``(group, start, stop, column)``, and ``n`` runs from ``start`` to ``stop``. Padding rows of a group may share one
+    row of ``out``, whose values are then meaningless.
 
-    ``attract(points, prototypes, results, span)`` takes eight points back through weighted distances to prototypes,
-    ``lanes`` columns from ``column`` on. ``prototypes`` is ``(mu, weight, share)``, ``results`` is
+    ``attract(points, prototypes, results, span)`` is the backward pass of eight points through weighted distances to
+    prototypes, in ``lanes`` columns from ``column`` on. ``prototypes`` is ``(mu, weight, share)``, ``results`` is
     ``(pull, of_mu, of_alpha)`` and ``span`` is ``(number of prototypes, column)``. With
     ``t = share[c, g] (points[g] - mu[c])``: ``pull[g]`` becomes ``Σ_c weight[c] t``; ``of_mu[c]`` gains ``Σ_g t`` and
-    ``of_alpha[c]`` gains ``Σ_g t (points[g] - mu[c])``. Differences are formed first, so nothing cancels.
+    ``of_alpha[c]`` gains ``Σ_g t (points[g] - mu[c])``. Differences are formed first, which avoids cancellation.
     """
 
     name: str
@@ -48,11 +63,11 @@ class Kernels(NamedTuple):
     attract: Any
 
 
-# Plain loops take on whole rows from column 0, whose length the compiler then knows to be no less than zero: with any
-# other first column it would look out for negative numbers of columns, and find no vector simd.
+# Plain loops process whole rows from column 0, so that the compiler knows the number of columns to be non-negative;
+# with any other first column it would check for negative numbers, and not vectorize the loop.
 
 
-@_compiled
+@compiled
 def _accumulate(out: Any, dense: Any, side: Any, span: Any) -> None:
     rows, index, values = side
     group, start, stop, _ = span
@@ -64,7 +79,7 @@ def _accumulate(out: Any, dense: Any, side: Any, span: Any) -> None:
                 own[k] += weight * other[k]
 
 
-@_compiled
+@compiled
 def _attract(points: Any, prototypes: Any, results: Any, span: Any) -> None:
     mu, weight, share = prototypes
     pull, of_mu, of_alpha = results
@@ -80,12 +95,12 @@ def _attract(points: Any, prototypes: Any, results: Any, span: Any) -> None:
 
 
 def plain() -> Kernels:
-    """Return loops that numba compiles by itself, on any processor."""
+    """Return plain loops, which numba compiles on any processor."""
     return Kernels("plain", _ALL, _ALL, _accumulate, _attract)
 
 
 def vectors(lanes: int | None = None, count: int | None = None) -> Kernels:
-    """Return vector code of ``count`` vectors of ``lanes`` floats each; None for what suits numba's target."""
+    """Return kernels of ``count`` vectors of ``lanes`` floats each; by default what suits the target of numba."""
     from metriscope.train import simd
 
     shape = simd.shape_for(simd.target_features())
@@ -94,10 +109,10 @@ def vectors(lanes: int | None = None, count: int | None = None) -> Kernels:
 
 
 def chosen() -> Kernels:
-    """Return the vector code if it can be built and is not switched off, else the plain loops."""
+    """Return the vector kernels if they can be built and are not switched off, otherwise the plain loops."""
     if os.environ.get(_SWITCH, "") not in ("", "0"):
         return plain()
-    # Numba's internals change without notice, so that anything may be raised here.
+    # Numba's internals change without notice, so any error may be raised here.
     try:
         found = vectors()
         _try(found)
@@ -113,7 +128,7 @@ def chosen() -> Kernels:
 
 
 def _try(kernels: Kernels) -> None:
-    """Compile both functions once, and compare what they give with sums that are known."""
+    """Compile both functions once and compare their results with known sums."""
     accumulate, attract = kernels.accumulate, kernels.attract
 
     @njit
@@ -125,7 +140,7 @@ def _try(kernels: Kernels) -> None:
     sums, mu, weight = (np.full((GROUP, PADDING), value, np.float32) for value in (1, 2, 3))
     results = tuple(np.zeros_like(mu) for _ in range(3))
     run(ones, natural, sums, (mu, weight, ones), results)
-    # Eight rows of ones are added to ones: 9. The difference to 2 is 7, once for each of eight points.
+    # Eight rows of ones added to ones give 9. The difference to 2 is 7, for each of eight points.
     known = [(sums, 9), *zip(results, (3 * 7, 8 * 7, 8 * 7 * 7), strict=True)]
     if any(found[0, column] != value for found, value in known for column in (0, kernels.lanes - 1)):
         raise RuntimeError(f"vectors of shape {kernels.name} give wrong sums")

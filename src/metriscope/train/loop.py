@@ -1,13 +1,13 @@
-"""The training loop, once: cohorts of independent networks, chunk by chunk, to the end of the protocol.
+"""The training loop: cohorts of independent networks, in chunks of epochs, to the end of their protocols.
 
-Axes: S trials, T recorded epochs. The loop knows no files: whoever calls it may save a cohort's tensors
-at any tick and hand them back later; where the chunks fall changes nothing in the result.
+Axes: S trials, T recorded epochs. The loop writes no files: the caller may save a cohort's tensors at any tick and
+restore them later. The sizes of the chunks do not change the result.
 """
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -29,14 +29,44 @@ Tick = Callable[[int], None]
 
 
 class Diverged(RuntimeError):
-    """Raised when a loss stops being a number."""
+    """Raised when a loss becomes NaN or infinite."""
 
 
 @dataclass
 class Cohort:
-    """Independent networks of one shape in training: parameters, moments and history, trials first.
+    """Independent networks of one shape in training.
 
-    ``kept`` are epochs at which the parameters are remembered in ``snapshots``; what is still to come is NaN there.
+    The first axis of all tensors is the trial. ``snapshots`` holds copies of the parameters at the epochs ``kept``; it
+    is NaN for epochs that are not reached yet.
+
+    Parameters
+    ----------
+    name : str
+        Name of the cohort, in front of the names of its tensors in a checkpoint.
+    engine : Engine
+        Takes the training steps.
+    parameters : dict of str to Tensor
+        Initial parameters, which are copied.
+    protocol : Protocol
+        How to train.
+    epoch : int
+        Number of epochs that are done.
+    moments : dict of str to Tensor, optional
+        State of the optimizer; by default that before the first step.
+    history : Tensor of shape (s, t), optional
+        Recorded losses; by default NaN.
+    kept : tuple of int
+        Epochs at which the parameters are copied to ``snapshots``.
+
+    Examples
+    --------
+    >>> from metriscope.train import StackedEngine
+    >>> protocol, x = Protocol(epochs=2, optimizer="sgd"), torch.ones(3, 2)
+    >>> engine = StackedEngine(torch.nn.Linear(2, 1), x, torch.ones(3, 1), protocol, seeds=(0,))
+    >>> cohort = Cohort("demo", engine, {"weight": torch.zeros(1, 1, 2), "bias": torch.zeros(1, 1)}, protocol)
+    >>> cohort.advance(1)
+    >>> cohort.epoch, cohort.history
+    (1, tensor([[1., nan]], dtype=torch.float64))
     """
 
     name: str
@@ -60,7 +90,7 @@ class Cohort:
         self.snapshots = {f"{epoch}/{name}": torch.full_like(value, torch.nan) for epoch, name, value in pairs}
 
     def advance(self, epochs: int) -> None:
-        """Train ``epochs`` epochs further and keep the losses of the recorded ones."""
+        """Train for ``epochs`` more epochs and record losses."""
         losses = self.engine.advance(self.parameters, self.moments, self.epoch, epochs)
         if not torch.isfinite(losses).all():
             first = int((~torch.isfinite(losses)).any(0).nonzero()[0, 0]) + self.epoch
@@ -73,18 +103,18 @@ class Cohort:
                 self.snapshots[f"{self.epoch}/{name}"].copy_(value)
 
     def until(self, epochs: int) -> int:
-        """Return how many of the next ``epochs`` epochs there are before the end and the next epoch to be kept."""
+        """Return the number of epochs to the end or to the next kept epoch, at most ``epochs``."""
         stops = [stop for stop in (*self.kept, self.protocol.epochs) if stop > self.epoch]
         return min(epochs, *(stop - self.epoch for stop in stops)) if stops else 0
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return everything that a checkpoint must hold, under names of this cohort's own."""
+        """Return everything that a checkpoint must hold, under names that begin with the cohort's name."""
         parts = {"parameters": self.parameters, "moments": self.moments, "history": {"loss": self.history}}
         parts |= {"snapshots": self.snapshots} if self.kept else {}
         return {f"{self.name}/{part}/{k}": v for part, group in parts.items() for k, v in group.items()}
 
     def restore(self, tensors: Mapping[str, Tensor], epoch: int) -> None:
-        """Take up the state that :meth:`tensors` gave out at ``epoch``."""
+        """Restore the state that :meth:`tensors` returned at ``epoch``."""
         for name, own in self.tensors().items():
             own.copy_(tensors[name])
         self.epoch = epoch
@@ -98,21 +128,50 @@ def fit(
     pace: float = 2.0,
     threads: int | None = None,
 ) -> None:
-    """Train every cohort to the end of its protocol, in place, ``workers`` cohorts at a time.
+    """Train every cohort to the end of its protocol, in place.
 
-    Those that are behind go first. ``tick(epoch)`` is called about every ``pace`` seconds with the epoch of the
-    last one: the moment to show progress or to save a checkpoint. ``threads`` is how many threads PyTorch may use
-    in each worker; without it, as many as it uses now.
+    Cohorts that have done the fewest epochs are trained first.
+
+    Parameters
+    ----------
+    cohorts : sequence of Cohort
+        What to train.
+    workers : int, optional
+        Number of cohorts to train in parallel; by default the number of cores.
+    tick : callable, optional
+        Called about every ``pace`` seconds with the lowest epoch that all cohorts have reached, for example to show
+        progress or to save a checkpoint.
+    pace : float
+        Seconds between two calls of ``tick``.
+    threads : int, optional
+        Number of threads that PyTorch may use in each worker; by default as many as now.
+
+    Raises
+    ------
+    ValueError
+        If there are no cohorts.
+    Diverged
+        If a loss becomes NaN or infinite.
+
+    Examples
+    --------
+    >>> from metriscope.train import StackedEngine
+    >>> protocol, x = Protocol(epochs=2, optimizer="sgd"), torch.ones(3, 2)
+    >>> engine = StackedEngine(torch.nn.Linear(2, 1), x, torch.ones(3, 1), protocol, seeds=(0,))
+    >>> cohort = Cohort("demo", engine, {"weight": torch.zeros(1, 1, 2), "bias": torch.zeros(1, 1)}, protocol)
+    >>> fit([cohort])
+    >>> cohort.epoch
+    2
     """
     if not cohorts:
         raise ValueError("training needs at least one cohort, got none")
     rhythm, before = Pace(pace), torch.get_num_threads()
     with ExitStack() as stack:
-        # PyTorch's number of threads is one for the whole process; a worker that sets it must not leave it so.
+        # The number of PyTorch's threads is global; it is restored in the end.
         stack.callback(torch.set_num_threads, before)
         for engine in {type(c.engine): c.engine for c in cohorts}.values():
             stack.enter_context(engine.session())
-        # A new thread begins with PyTorch's default number of threads, whatever this one was told.
+        # A new thread starts with PyTorch's default number of threads, not with that of this thread.
         setting = (threads or before,)
         pool = ThreadPoolExecutor(workers or workers_available(), "train", torch.set_num_threads, setting)
         stack.enter_context(pool)
@@ -122,31 +181,66 @@ def fit(
             ahead = [c.epoch - epoch for c in left if c.epoch > epoch]
             chunk = min([rhythm.chunk, *ahead, *(c.until(rhythm.chunk) for c in behind)])
             with rhythm.measured(chunk):
-                _finish(pool.map(lambda cohort, n=chunk: cohort.advance(n), behind))
+                list(pool.map(lambda cohort, n=chunk: cohort.advance(n), behind))
                 if tick:
                     tick(min((c.epoch for c in left), default=epoch))
 
 
 @dataclass
 class Pace:
-    """How many epochs to train before the next look, so that looks come about every ``seconds``."""
+    """Chooses the number of epochs between two ticks, so that ticks come about every ``seconds``.
+
+    Parameters
+    ----------
+    seconds : float
+        Wanted time between two ticks.
+    chunk : int
+        Number of epochs before the next tick.
+
+    Examples
+    --------
+    >>> pace = Pace(seconds=60.0)
+    >>> with pace.measured(epochs=1):
+    ...     pass
+    >>> pace.chunk
+    8
+    """
 
     seconds: float = 2.0
     chunk: int = 1
 
     @contextmanager
     def measured(self, epochs: int) -> Iterator[None]:
-        """Learn from how long ``epochs`` epochs take inside the block."""
+        """Adapt ``chunk`` to the time that the block takes for ``epochs`` epochs."""
         began = time.perf_counter()
         yield
         took = max(time.perf_counter() - began, 1e-6)
-        # Grows at most eightfold, so that a first call slowed by compilation does not mislead for long.
+        # It grows at most eightfold; a first call that was slowed by compilation is soon made up for.
         self.chunk = max(1, min(8 * max(epochs, self.chunk), int(epochs * self.seconds / took)))
 
 
 @dataclass(frozen=True)
 class CohortPass:
-    """Jobs whose networks are cohorts, trained side by side; what is kept of a finished job is ``finish``'s to say."""
+    """A :class:`metriscope.runs.Pass` of jobs whose networks are cohorts, trained in parallel.
+
+    Parameters
+    ----------
+    cohorts : mapping of job to sequence of Cohort
+        Networks of each job.
+    finish : callable
+        Returns the result of a job from the job and its trained cohorts.
+    threads : int, optional
+        Number of threads that PyTorch may use in each worker; by default as many as now.
+
+    Examples
+    --------
+    >>> from metriscope.train import StackedEngine
+    >>> protocol, x = Protocol(epochs=2, optimizer="sgd"), torch.ones(3, 2)
+    >>> engine = StackedEngine(torch.nn.Linear(2, 1), x, torch.ones(3, 1), protocol, seeds=(0,))
+    >>> cohort = Cohort("demo", engine, {"weight": torch.zeros(1, 1, 2), "bias": torch.zeros(1, 1)}, protocol)
+    >>> CohortPass({"job": [cohort]}, finish=lambda job, cohorts: None).span("job")
+    (0, 2)
+    """
 
     cohorts: Mapping[Any, Sequence[Cohort]]
     finish: Callable[[Any, Sequence[Cohort]], Any]
@@ -162,24 +256,19 @@ class CohortPass:
         return {name: value for cohort in self.cohorts[job] for name, value in cohort.tensors().items()}
 
     def restore(self, job: Any, tensors: Mapping[str, Tensor], step: int) -> None:
-        """Take up the state that a job had at an epoch."""
+        """Restore the state that a job had at an epoch."""
         for cohort in self.cohorts[job]:
             cohort.restore(tensors, step)
 
     def run(self, tick: Callable[[], None]) -> None:
-        """Train all cohorts to their ends."""
+        """Train all cohorts to the end."""
         every = [cohort for own in self.cohorts.values() for cohort in own]
         fit(every, tick=lambda _: tick(), threads=self.threads)
 
     def result(self, job: Any) -> Any:
-        """Return what is to be stored of a finished job."""
+        """Return the result of a finished job."""
         return self.finish(job, self.cohorts[job])
 
 
 def _copies(tensors: Mapping[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.detach().clone() for name, tensor in tensors.items()}
-
-
-def _finish(results: Iterable[None]) -> None:
-    for _ in results:
-        pass

@@ -1,4 +1,4 @@
-"""What a training is asked to do, in words and numbers, and which epochs of it are remembered."""
+"""Training protocols: optimizer, loss, batch size and epochs, and the epochs whose loss is recorded."""
 
 from __future__ import annotations
 
@@ -14,7 +14,35 @@ OPTIMIZERS = ("adam", "sgd")
 
 @dataclass(frozen=True)
 class Protocol:
-    """One training recipe: optimizer, its numbers, loss, batch size (``None``: full batch), epochs."""
+    """How networks are trained.
+
+    Parameters
+    ----------
+    epochs : int
+        Number of passes over the training points.
+    optimizer : {"adam", "sgd"}
+        Optimizer.
+    lr : float
+        Learning rate.
+    betas : tuple of two floats
+        Decay rates of Adam's moments.
+    eps : float
+        Adam's constant in the denominator.
+    batch_size : int, optional
+        Number of points per step; by default all of them.
+    loss : {"mse", "cross-entropy", "bce"}
+        Loss.
+
+    Raises
+    ------
+    ValueError
+        If a value is unknown or out of range.
+
+    Examples
+    --------
+    >>> Protocol(epochs=100, optimizer="sgd", lr=0.1).batch_size is None
+    True
+    """
 
     epochs: int
     optimizer: str = "adam"
@@ -42,8 +70,27 @@ class Protocol:
 
 
 def recorded_epochs(epochs: int, points: int = 240) -> np.ndarray:
-    """Return the epochs whose loss is kept: the first, the last, and a geometric ladder between.
+    """Return the epochs whose loss is recorded: the first, the last, and a geometric sequence between them.
 
+    Parameters
+    ----------
+    epochs : int
+        Number of epochs of the training.
+    points : int
+        Largest number of recorded epochs.
+
+    Returns
+    -------
+    int64 array
+        Epochs in ascending order.
+
+    Raises
+    ------
+    ValueError
+        If ``points`` is less than two.
+
+    Examples
+    --------
     >>> recorded_epochs(5).tolist()
     [0, 1, 2, 3, 4]
     >>> len(recorded_epochs(250_000)) <= 240

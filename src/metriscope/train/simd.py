@@ -1,9 +1,9 @@
-"""Vector code that a compiler does not find by itself: eight rows at a time against whole vectors of units.
+"""Vector kernels that a compiler does not find by itself: eight rows at a time with whole vectors of units.
 
 Axes: G = 8 rows of a group, K units. The functions made here are for use inside compiled code. Accumulators stay in
-registers for the whole sum, and each unit's sum runs in the same order whatever stands beside it.
+registers for the whole sum, and the order of each unit's sum does not depend on the other units.
 
-This writes LLVM through numba's internals; :mod:`metriscope.train.kernels` is the only module that may import it.
+This generates LLVM code through numba's internals; only :mod:`metriscope.train.kernels` may import it.
 """
 
 from __future__ import annotations
@@ -23,36 +23,36 @@ from metriscope.train.sparse_points import GROUP
 
 __all__ = ["VectorShape", "intrinsics", "shape_for", "target_features"]
 
-# Entries of a group are asked for this many numbers, two kilobytes, before their turn.
+# Entries of a group are prefetched this many numbers, two kilobytes, ahead.
 AHEAD = 512
 
 _WORD, _FLOAT = ir.IntType(64), ir.FloatType()
 
 
 class VectorShape(NamedTuple):
-    """Floats of one vector, and how many vectors of each of the eight rows are held in registers at once."""
+    """Number of floats in one vector, and of vectors of each of the eight rows that are in registers at once."""
 
     lanes: int
     vectors: int
 
     @property
     def width(self) -> int:
-        """Return how many columns of a row are held at once."""
+        """Number of columns of a row that are in registers at once."""
         return self.lanes * self.vectors
 
 
 def target_features(codegen: Any = None) -> frozenset[str]:
-    """Return the features of the processor that numba compiles for, which need not be the one that it runs on.
+    """Return the features of the processor that numba compiles for, which need not be the one it runs on.
 
-    ``NUMBA_CPU_NAME``, ``NUMBA_CPU_FEATURES`` and ``NUMBA_ENABLE_AVX`` decide it; without them it is the host.
-    ``codegen`` is what generates code, None for numba's own.
+    ``NUMBA_CPU_NAME``, ``NUMBA_CPU_FEATURES`` and ``NUMBA_ENABLE_AVX`` choose it; by default it is the host.
+    ``codegen`` is the code generator; by default that of numba.
     """
     _, _, features = (codegen or cpu_target.target_context.codegen()).magic_tuple()
     return frozenset(feature[1:] for feature in features.split(",") if feature.startswith("+"))
 
 
 def shape_for(features: frozenset[str]) -> VectorShape:
-    """Return the shape whose eight rows of accumulators fit into the registers of a processor.
+    """Return the shape whose accumulators for eight rows fit into the registers of a processor.
 
     >>> shape_for(frozenset({"avx", "avx512f"})), shape_for(frozenset({"avx"})), shape_for(frozenset())
     (VectorShape(lanes=16, vectors=2), VectorShape(lanes=8, vectors=1), VectorShape(lanes=4, vectors=1))
@@ -63,7 +63,7 @@ def shape_for(features: frozenset[str]) -> VectorShape:
 
 
 class _Code:
-    """Instructions on vectors of floats, written at one place of a function under construction."""
+    """Emits instructions on vectors of floats at the builder's position in a function."""
 
     def __init__(self, builder: ir.IRBuilder, shape: VectorShape) -> None:
         self.builder, self.shape = builder, shape
@@ -98,14 +98,14 @@ class _Code:
         self.builder.store(vector, self._pointer(data, position)).align = 4
 
     def fetch(self, data: Any, position: Any) -> None:
-        """Ask for an entry that will be needed soon; a position behind the end does no harm."""
+        """Prefetch an entry; a position after the end does no harm."""
         kind = ir.FunctionType(ir.VoidType(), [ir.IntType(8).as_pointer(), *[ir.IntType(32)] * 3])
         ask = cgutils.get_or_insert_function(self.builder.module, kind, "llvm.prefetch.p0")
         place = self.builder.bitcast(self.builder.gep(data, [position]), ir.IntType(8).as_pointer())
         self.builder.call(ask, [place, *(ir.IntType(32)(k) for k in (0, 3, 1))])
 
     def spread(self, number: Any) -> Any:
-        """Return a vector of one number."""
+        """Return a vector whose entries are all one number."""
         lanes = self.shape.lanes
         first = self.builder.insert_element(ir.Constant(self.vector, ir.Undefined), number, ir.IntType(32)(0))
         everywhere = ir.Constant(ir.VectorType(ir.IntType(32), lanes), [0] * lanes)
@@ -116,7 +116,7 @@ class _Code:
         return self.builder.call(self._fused, [a, b, c])
 
     def variables(self, values: list[Any]) -> list[Any]:
-        """Return variables that hold vectors; the compiler keeps them in registers."""
+        """Return variables with the given vectors as values; the compiler keeps them in registers."""
         made = [cgutils.alloca_once(self.builder, self.vector) for _ in values]
         for variable, value in zip(made, values, strict=True):
             self.builder.store(value, variable)
@@ -136,7 +136,7 @@ Write = Callable[[_Code, list[Any], Any], None]
 
 
 def _flat(context: Any, builder: Any, kind: Any, value: Any) -> Iterator[tuple[Any, Any]]:
-    """Yield an argument's arrays as pointer and number of columns, its numbers as they are, tuples unpacked."""
+    """Yield pointer and number of columns of each array in an argument, and its integers; tuples are unpacked."""
     if isinstance(kind, types.Tuple | types.UniTuple):
         for part, own in zip(kind.types, cgutils.unpack_tuple(builder, value), strict=True):
             yield from _flat(context, builder, part, own)
@@ -148,12 +148,12 @@ def _flat(context: Any, builder: Any, kind: Any, value: Any) -> Iterator[tuple[A
 
 
 def _emitted(write: Write, shape: VectorShape) -> Callable[..., Any]:
-    """Return the function that writes an intrinsic's code, as numba asks for it."""
+    """Return the function that numba calls to generate the code of an intrinsic."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         pairs = zip(signature.args, arguments, strict=True)
         flat = [part for kind, value in pairs for part in _flat(context, builder, kind, value)]
-        # The first argument is an array of rows, as long as those of all others that are read or written by vectors.
+        # The rows of the first argument are as long as those of all other arrays that are accessed by vectors.
         write(_Code(builder, shape), [data for data, _ in flat], flat[0][1])
         return context.get_dummy_value()
 
@@ -200,7 +200,7 @@ def _attract(code: _Code, data: list[Any], stride: Any) -> None:
 
 
 def intrinsics(shape: VectorShape) -> tuple[Any, Any]:
-    """Return ``accumulate`` and ``attract`` of :class:`metriscope.train.kernels.Kernels` for vectors of a shape."""
+    """Return ``accumulate`` and ``attract`` of :class:`metriscope.train.kernels.Kernels` for a vector shape."""
 
     def accumulate(_typing: Any, out: Any, dense: Any, side: Any, span: Any) -> Any:
         return types.none(out, dense, side, span), _emitted(_accumulate, shape)

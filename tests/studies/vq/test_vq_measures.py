@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from metriscope.data import turn
+from metriscope.data import rotate
 from metriscope.rng import stream
 from metriscope.studies.vq.digits.measure import crossings, nearest, simultaneous
 from metriscope.studies.vq.digits.plan import Band
@@ -45,7 +45,7 @@ def rotated_first_layer(model: torch.nn.Sequential, angle: float) -> torch.nn.Se
     other = mlp(MLPShape(2, 2, 24), stream(1, "any"))
     other.load_state_dict(model.state_dict())
     with torch.no_grad():
-        other[0].weight.copy_(turn(model[0].weight.double(), angle).float())
+        other[0].weight.copy_(rotate(model[0].weight.double(), angle).float())
     return other
 
 

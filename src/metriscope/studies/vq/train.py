@@ -145,7 +145,7 @@ def _moons(group: Group, moons: MoonPoints, number: int, part: str, rotated: boo
     x, y = data.two_moons(moons.count, stream(*here), moons.noise)
     if moons.dim > x.shape[1]:
         x = data.sphere_moons(x, stream(*here, "sphere"), moons.dim, moons.scale)
-    x = data.turn(x, moons.angle) if rotated else x
+    x = data.rotate(x, moons.angle) if rotated else x
     order = torch.argsort(y, stable=True)
     return x[order].float(), y[order].float()
 

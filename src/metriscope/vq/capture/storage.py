@@ -6,7 +6,6 @@ numbers; where they are words ``text``, their UTF-8 one after the other, and ``e
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
@@ -16,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from metriscope.common.errors import Damage, explained
-from metriscope.common.files import read, sync_folder, temporary, write
+from metriscope.common.files import read, sha256, sync_folder, temporary, write
 from metriscope.runs.codec import from_json, to_json
 
 __all__ = ["INDEX", "Shards", "load_arrays", "save_arrays"]
@@ -122,7 +121,7 @@ def _write_shard(folder: Path, number: int, packed: np.ndarray | Shards, ids: np
     rows = packed.whole() if isinstance(packed, Shards) else packed
     data = save({"packed": np.ascontiguousarray(rows), **_ids_to_arrays(ids)})
     write(folder / name, data)
-    return {"file": name, "points": len(packed), "bytes": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+    return {"file": name, "points": len(packed), "bytes": len(data), "sha256": sha256(data)}
 
 
 def _ids_to_arrays(ids: np.ndarray) -> dict[str, np.ndarray]:
@@ -198,7 +197,7 @@ def _read_shard(folder: Path, shard: Mapping[str, Any], row: int, verify: bool) 
     path = folder / Path(name).name
     try:
         arrays = _map_arrays(path, shard["bytes"])
-        if verify and _digest(path) != shard["sha256"]:
+        if verify and sha256(path) != shard["sha256"]:
             raise Damage("its content is not what was written")
         ids = _ids_from_arrays(arrays)
         if arrays["packed"].shape != (points, row) or len(ids) != points:
@@ -230,8 +229,3 @@ def _map_array(path: Path, start: int, entry: Mapping[str, Any]) -> np.ndarray:
     # Copy-on-write leaves the file alone and spares torch.from_numpy its warning about arrays that are read-only.
     mapped = np.memmap(path, dtype, mode="c", offset=start + entry["data_offsets"][0], shape=shape)
     return np.asarray(mapped)
-
-
-def _digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()

@@ -20,7 +20,7 @@ from scipy.optimize import linear_sum_assignment
 from scipy.spatial.distance import cdist
 from torch import Tensor
 
-from metriscope.data import turn
+from metriscope.data import rotate
 from metriscope.runs import Driver, Finished
 from metriscope.studies.vq.moons.plan import KERNEL_MEASURES, SPHERE_ROLES, Moons, Rotation, Separation
 from metriscope.studies.vq.networks.measure import Networks, aligned, ends_of, rows_by_seed, stored, trained
@@ -90,7 +90,7 @@ def _agreement(p: Patterns, q: Patterns, spec: Rotation) -> dict[str, float]:
 def comparisons(networks: Networks, number: int, spec: Rotation) -> Iterator[dict[str, object]]:
     """Yield one row per comparison of one seed."""
     points = disc_points(spec.grid)
-    straight, rotated = points.float(), turn(points, spec.group.angle).float()
+    straight, rotated = points.float(), rotate(points, spec.group.angle).float()
     for epoch, back, still in ((spec.group.recipe.epochs, "back", "still"), (0, "start back", "start")):
         one = capture(networks.network(number, "first", epoch), straight)
         other = networks.network(number, "turned", epoch)
@@ -187,7 +187,7 @@ def _fields(networks: Networks, role: str, spec: Rotation) -> tuple[np.ndarray, 
     found = VQMDS(n_components=spec.components).fit(capture(model, points.float()))
     # The same components on rotated points, by projection, tell which sign corresponds to the first network's.
     angle = spec.group.angle if role == "turned" else 0.0
-    back = found.transform(capture(model, turn(points, angle).float()))
+    back = found.transform(capture(model, rotate(points, angle).float()))
     return found.eigenvectors_, back, found.eigenvalues_ / found.eigenvalues_[0]
 
 

@@ -4,7 +4,7 @@ import threading
 
 import pytest
 
-from metriscope.common import progress
+from metriscope.common.progress import progress
 
 
 @pytest.fixture(autouse=True)
