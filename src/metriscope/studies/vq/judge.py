@@ -231,7 +231,7 @@ LEMMA_1 = {
     "most pairs of regions in one shallow network whose two distances differ:": (
         Values.of("lemmas", "differ", kind="shallow"),
         "One pair that differs breaks the lemma.",
-    ),
+    )
 }
 LEMMA_2 = {
     "most pairs of regions in one deep network with a larger VQ distance:": (

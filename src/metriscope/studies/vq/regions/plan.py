@@ -22,10 +22,7 @@ class RandomNetworks:
     activations: tuple[str, ...] = ("relu", "abs")
 
 
-KINDS = (
-    RandomNetworks("shallow", (1,), (4, 8, 12, 16, 20)),
-    RandomNetworks("deep", (2, 3, 4, 5), (4, 6, 8, 10)),
-)
+KINDS = (RandomNetworks("shallow", (1,), (4, 8, 12, 16, 20)), RandomNetworks("deep", (2, 3, 4, 5), (4, 6, 8, 10)))
 
 # With one hidden layer a straight line is a shortest path, and no convex window cuts it off.
 WIDER = {"shallow": 0.0, "deep": 4.0}
