@@ -60,12 +60,12 @@ class Perturbation:
 
     Examples
     --------
-    >>> found = Perturbation("0", 0.9, ("scale", "scale"), np.array([0.5, 1.0]), np.array([0.8, 0.9]))
+    >>> found = Perturbation("0", 1.0, ("scale", "scale"), np.array([0.5, 1.0]), np.array([0.5, 1.0]))
     >>> found.to_pandas()
       layer   kind  level  accuracy  baseline
-    0     0  scale    0.5       0.8       0.9
-    1     0  scale    1.0       0.9       0.9
-    >>> found.holds("scale", points=0.05)
+    0     0  scale    0.5       0.5       1.0
+    1     0  scale    1.0       1.0       1.0
+    >>> found.holds("scale", points=0.25)
     (0.75, inf)
     """
 
