@@ -1,6 +1,6 @@
 """Place a layer's hyperplanes where the data is, and see what the first steps of training gain.
 
-Two networks per seed, one started by PyTorch's default, one from k-means and the principal axes of each cluster.
+Two networks per seed: one starts from PyTorch's default, one from k-means and the principal axes of each cluster.
 """
 
 import torch
@@ -34,7 +34,7 @@ if __name__ == "__main__":
         models = [ms.build("abs-l2-neg", DIM, 24, CLUSTERS, stream(seed, "init")) for seed in range(SEEDS)]
         firsts = [layer for model in models for layer in model if isinstance(layer, nn.Linear)]
         for seed, linear in enumerate(firsts if start == "clusters" else []):
-            ms.init_from_clusters_(linear, x, CLUSTERS, stream(seed, "k-means"))
+            ms.init_from_clusters_(linear, x, CLUSTERS, generator=stream(seed, "k-means"))
         curves = torch.tensor([losses(model, x, y) for model in models])
-        told = [(step, summarize(curves[:, step])) for step in STEPS]
-        print(f"{start:8s}", "  ".join(f"step {s}: {v.mean:.3f} ({v.low:.3f} to {v.high:.3f})" for s, v in told))
+        shown = [(step, summarize(curves[:, step])) for step in STEPS]
+        print(f"{start:8s}", "  ".join(f"step {s}: {v.mean:.3f} ({v.low:.3f} to {v.high:.3f})" for s, v in shown))

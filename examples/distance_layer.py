@@ -1,6 +1,6 @@
 """Put a distance head on a plain PyTorch classifier: the class is the nearest prototype.
 
-``OffsetL2`` gives the weighted distance to one learned prototype a class; ``Neg`` makes the nearest the largest
+``OffsetL2`` gives the weighted distance to one learned prototype per class; ``Neg`` makes the nearest the largest
 output, so that cross-entropy works as usual. Data: scikit-learn's digits, 8 x 8 pixels.
 """
 

@@ -1,4 +1,4 @@
-"""Train ten seeds at once, and one of them alone: company changes not a single bit.
+"""Train ten seeds at once, and one of them alone: the weights are bit-identical.
 
 ``engine_for`` picks the compiled engine for distance networks on a CPU and stacked autograd for anything else.
 """
@@ -22,7 +22,7 @@ def trained(seeds: Sequence[int]) -> Cohort:
     x, y = POINTS.float(), GAUSSIAN.distance(POINTS).float()
     models = [ms.Mahalanobis(5, activation="relu", generator=stream(seed, "init")) for seed in seeds]
     for seed, model in zip(seeds, models, strict=True):
-        ms.init_through_points_(model.linear, x, stream(seed, "points"))
+        ms.init_through_points_(model.linear, x, generator=stream(seed, "points"))
     protocol = Protocol(epochs=5_000, lr=1e-3)
     engine = engine_for(models[0], x, y, protocol, tuple(seeds))
     cohort = Cohort("relu", engine, stack_state(models), protocol)
@@ -36,4 +36,4 @@ if __name__ == "__main__":
     for seed, loss in enumerate(together.history[:, -1].tolist()):
         print(f"seed {seed}: loss {loss:.4f}")
     same = all(torch.equal(together.parameters[name][7], alone.parameters[name][0]) for name in alone.parameters)
-    print(f"seed 7 among ten and alone: {'the same bits' if same else 'different'}")
+    print(f"seed 7 among ten and alone: {'bit-identical' if same else 'different'}")

@@ -17,7 +17,7 @@ def main() -> None:
     x, y = points.float(), gaussian.distance(points).float()
     models = [ms.Mahalanobis(DIM, generator=stream(seed, "init")) for seed in SEEDS]
     for seed, model in zip(SEEDS, models, strict=True):
-        ms.init_through_points_(model.linear, x, stream(seed, "points"))
+        ms.init_through_points_(model.linear, x, generator=stream(seed, "points"))
     protocol = Protocol(epochs=10_000, betas=(0.9, 0.99))
     cohort = Cohort("abs", engine_for(models[0], x, y, protocol, tuple(SEEDS)), stack_state(models), protocol)
     fit([cohort])
@@ -28,7 +28,7 @@ def main() -> None:
     for seed in SEEDS:
         linear = unstack(models[0], cohort.parameters, seed).linear
         rank = metric_rank(linear, gaussian.mean, gaussian.cov)
-        away, white = centering(linear, gaussian.mean).mean(), sphericity(linear.weight, gaussian.cov)
+        away, white = centering(linear, gaussian.mean).mean(), sphericity(linear, gaussian.cov)
         print(f"seed {seed}: training loss {cohort.history[seed, -1]:.3f}, sphericity {white:.3f}, "
               f"constant {rank.constant:.3f}, {away:.3f} from the mean, lost {DIM - rank.rank} of {DIM}")  # fmt: skip
 

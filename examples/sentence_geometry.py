@@ -28,7 +28,7 @@ def main() -> None:
     sentences = [sentence for pair in PAIRS for sentence in pair]
     words = tokenizer(sentences, padding="max_length", max_length=16, truncation=True, return_tensors="pt")
     patterns = ms.capture(model, dict(words), layers=lambda layer: layer.kind == "gelu")
-    print(f"{len(patterns.layers)} GELU layers, {patterns.width:,} signs a sentence")
+    print(f"{len(patterns.layers)} GELU layers, {patterns.width:,} signs per sentence")
     distance = ms.vq_kernel(patterns)
     pair = np.arange(len(sentences)) // 2
     within = distance[(pair[:, None] == pair) & ~np.eye(len(pair), dtype=bool)].mean()

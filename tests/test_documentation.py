@@ -39,8 +39,8 @@ OBJECTS = public_objects()
 def sections(text: str) -> dict[str, str]:
     """Return the sections of a numpy-style docstring by heading."""
     heads = list(SECTION.finditer(text))
-    ends = [head.start() for head in heads[1:]] + [len(text)]
-    return {head[1]: text[head.end() : end] for head, end in zip(heads, ends, strict=True)}
+    ends = [*(head.start() for head in heads[1:]), len(text)]
+    return {head[1]: text[head.end() : end] for head, end in zip(heads, ends, strict=False)}
 
 
 def documented(text: str) -> list[str]:

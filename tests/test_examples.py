@@ -99,7 +99,7 @@ def test_many_networks_learn_as_they_do_alone(printed):
     lines = printed["many_networks"].splitlines()
     assert lines[0] == "CompiledEngine, weights (10, 10, 5)"
     assert len(set(lines[1:11])) == 10
-    assert lines[-1] == "seed 7 among ten and alone: the same bits"
+    assert lines[-1] == "seed 7 among ten and alone: bit-identical"
 
 
 def test_the_figure_shows_what_was_learned_and_what_was_lost(printed, folder):

@@ -6,7 +6,7 @@ Axes: ``n`` points, ``d`` features, ``k`` classes. Everything is computed in flo
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import torch
@@ -25,6 +25,8 @@ from metriscope.rng import stream
 from metriscope.train import Cohort, Protocol, StackedEngine
 
 __all__ = ["DistanceClassifier", "MahalanobisNovelty"]
+
+RandomState: TypeAlias = int | np.random.RandomState | None
 
 _BATCH = 256
 # How many points are kept to set the threshold: enough to estimate a share of 10 % to within 0.3 percentage points.
@@ -169,10 +171,9 @@ class MahalanobisNovelty(OutlierMixin, BaseEstimator):  # type: ignore[misc]
 
     def _keep(self, x: Float64[np.ndarray, "n d"], before: int) -> None:
         """Add points to the sample and keep those with the smallest priorities."""
-        drawn = priorities(np.arange(before, before + len(x)))
-        points, ranks = (
-            (np.concatenate([self.sample_, x]), np.concatenate([self._ranks, drawn])) if before else (x, drawn)
-        )
+        points, ranks = x, priorities(np.arange(before, before + len(x)))
+        if before:
+            points, ranks = np.concatenate([self.sample_, points]), np.concatenate([self._ranks, ranks])
         kept = np.sort(np.argsort(ranks)[:_KEPT])
         self.sample_, self._ranks, self._offset = points[kept].copy(), ranks[kept], None
 
@@ -244,11 +245,7 @@ class DistanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
     n_iter_: int
 
     def __init__(
-        self,
-        hidden: int | None = None,
-        max_iter: int = 30,
-        lr: float = 0.05,
-        random_state: int | np.random.RandomState | None = 0,
+        self, hidden: int | None = None, max_iter: int = 30, lr: float = 0.05, random_state: RandomState = 0
     ) -> None:
         self.hidden = hidden
         self.max_iter = max_iter

@@ -22,7 +22,7 @@ def gaussians(draw):
     return Case(points[5:], points[:5], seed)
 
 
-def _turned(case):
+def _rotated(case):
     dim = case.train.shape[1]
     rotation = np.linalg.qr(case.draw.normal(size=(dim, dim)))[0]
     return case.of_both(lambda x: x @ rotation)
@@ -36,7 +36,7 @@ def _stretched(case):
 CHANGES = {
     "order of points": lambda case: replace(case, train=case.draw.permutation(case.train)),
     "shift of space": lambda case: case.of_both(lambda x: x + case.draw.normal(size=x.shape[1])),
-    "rotation of space": _turned,
+    "rotation of space": _rotated,
     "one scale of all features": lambda case: case.of_both(lambda x: 3.0 * x),
     "a scale of each feature": _stretched,
     "all points twice": lambda case: replace(case, train=np.concatenate([case.train, case.train])),

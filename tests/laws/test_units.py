@@ -39,7 +39,7 @@ def _scaled(case):
     return case.of_both(lambda z: z * scale)
 
 
-def _turned(case):
+def _flipped(case):
     sign = np.where(np.arange(case.train.shape[1]) == case.draw.integers(case.train.shape[1]), -1, 1)
     return case.of_both(lambda z: z * sign)
 
@@ -56,7 +56,7 @@ def _more_points(case):
 CHANGES = {
     "order of units": _permuted,
     "positive scale of units": _scaled,
-    "sign of a unit": _turned,
+    "sign of a unit": _flipped,
     "a unit twice": _doubled_unit,
     "a unit that never changes": lambda case: case.of_both(lambda z: np.concatenate([z, z[:, :1] ** 2], axis=1)),
     "thresholds": lambda case: case.of_both(lambda z: z + case.draw.normal(size=z.shape[1])),
@@ -150,7 +150,7 @@ def test_more_points_or_units_never_visit_fewer_regions(case):
 
 @patient
 @given(case=networks())
-def test_turning_a_unit_mirrors_its_share_and_swaps_dead_and_always_on(case):
+def test_flipping_a_unit_mirrors_its_share_and_swaps_dead_and_always_on(case):
     before, after = (utilization(patterns(z >= 0), rare=0) for z in (case.train, -case.train))
     np.testing.assert_allclose(after.active, 1 - before.active, atol=1e-15)
     swapped = {"dead": "always on", "always on": "dead", "active": "active"}
@@ -170,7 +170,7 @@ def test_distances_add_up_over_layers_but_novelties_only_bound_each_other(case):
 @patient
 @given(seed=st.integers(0, 1000), powers=st.lists(st.integers(-8, 8), min_size=6, max_size=6))
 def test_a_scale_that_the_next_layer_takes_back_changes_no_measure(seed, powers):
-    # Powers of two are exact in floating point, so that the patterns are the same bits, not nearly the same.
+    # Powers of two are exact in floating point, so that the patterns are bit-identical.
     model, scale = mlp((3, 6, 5), seed), 2.0 ** torch.tensor(powers, dtype=torch.float64)
     x = torch.linspace(-2, 2, 36, dtype=torch.float64).reshape(12, 3)
     before = patterns(*plain_bits(model, x))

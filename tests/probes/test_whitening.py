@@ -27,11 +27,11 @@ def orthogonal(seed, size):
 
 
 def covariance(seed, dim):
-    """Return a covariance with eigenvalues apart enough for its axes to be told apart."""
-    turn = torch.linalg.qr(torch.randn(dim, dim, generator=stream(seed, "axes"), dtype=torch.float64))[0]
+    """Return a covariance with eigenvalues far enough apart to identify its axes."""
+    rotation = torch.linalg.qr(torch.randn(dim, dim, generator=stream(seed, "axes"), dtype=torch.float64))[0]
     values = 0.4 ** torch.arange(dim, dtype=torch.float64)
-    cov = turn * values @ turn.mT
-    return (cov + cov.mT) / 2, values, turn.mT
+    cov = rotation * values @ rotation.mT
+    return (cov + cov.mT) / 2, values, rotation.mT
 
 
 def whitener(seed, dim):
@@ -48,17 +48,17 @@ def layer(weight, bias):
 
 @few
 @given(seed=seeds, dim=dims, factor=st.floats(0.01, 100))
-def test_sphericity_is_zero_for_every_whitening_turned_and_scaled(seed, dim, factor):
+def test_sphericity_is_zero_for_every_whitening_rotated_and_scaled(seed, dim, factor):
     cov, whiten = whitener(seed, dim)
     assert probes.sphericity(factor * orthogonal(seed, dim) @ whiten, cov) < 1e-9
 
 
 @few
 @given(seed=seeds, units=dims, dim=dims, factor=st.floats(0.01, 100))
-def test_sphericity_does_not_change_when_units_are_turned_or_scaled_alike(seed, units, dim, factor):
+def test_sphericity_does_not_change_when_units_are_rotated_or_scaled_alike(seed, units, dim, factor):
     cov, weight = covariance(seed, dim)[0], normal(seed, units, dim)
-    turned = probes.sphericity(factor * orthogonal(seed, units) @ weight, cov)
-    assert turned == pytest.approx(probes.sphericity(weight, cov), rel=1e-8, abs=1e-10)
+    rotated = probes.sphericity(factor * orthogonal(seed, units) @ weight, cov)
+    assert rotated == pytest.approx(probes.sphericity(weight, cov), rel=1e-8, abs=1e-10)
 
 
 @few
@@ -98,7 +98,7 @@ def test_a_layer_that_is_constant_on_the_data_has_no_sphericity():
 
 @few
 @given(seed=seeds, dim=dims, mirrored=st.booleans())
-def test_the_metric_is_right_for_every_turn_of_the_whitening(seed, dim, mirrored):
+def test_the_metric_is_right_for_every_rotation_of_the_whitening(seed, dim, mirrored):
     cov, whiten = whitener(seed, dim)
     weight = orthogonal(seed, dim) @ whiten
     weight = torch.cat([weight, -weight]) / 2**0.5 if mirrored else weight
@@ -176,9 +176,9 @@ def lossy_layer(seed, dim, lost, constant, extra=0):
     gaussian_mean = 5 * normal(seed + 1, dim)
     cov, whiten = whitener(seed, dim)
     kept = [axis for axis in range(dim) if axis not in lost]
-    turn = orthogonal(seed, dim + extra)
-    weight = turn[:, : len(kept)] @ whiten[kept]
-    outside = turn[:, len(kept)] * constant if len(kept) < dim + extra else torch.zeros(dim)
+    rotation = orthogonal(seed, dim + extra)
+    weight = rotation[:, : len(kept)] @ whiten[kept]
+    outside = rotation[:, len(kept)] * constant if len(kept) < dim + extra else torch.zeros(dim)
     return layer(weight, outside - weight @ gaussian_mean), gaussian_mean, cov
 
 

@@ -97,10 +97,7 @@ def mahalanobis(
 
 
 def offset_l2(
-    x: Float[Tensor, "*n d"],
-    mu: Float[Tensor, "k d"],
-    alpha: Float[Tensor, "k d"],
-    form: OffsetForm = "formula",
+    x: Float[Tensor, "*n d"], mu: Float[Tensor, "k d"], alpha: Float[Tensor, "k d"], form: OffsetForm = "formula"
 ) -> Float[Tensor, "*n k"]:
     """Return the weighted distance of each point to each prototype, ``‖alpha_i * (x - mu_i)‖₂``.
 

@@ -152,7 +152,9 @@ def mirrored_pairs(weight: Float[Tensor, "k d"], threshold: float = 0.999) -> Fl
     open_cosine = cosine.masked_fill(~(cosine <= -threshold + rounding), math.inf)
     pairs = _choose_pairs(open_cosine)
     rows = torch.cat([pairs.double(), cosine[pairs[:, 0], pairs[:, 1], None]], dim=1)
-    return rows[_lexicographic(rows[:, 0], rows[:, 2])]
+    # Two stable sorts: by cosine, and by the first unit where cosines are equal.
+    rows = rows[rows[:, 0].argsort(stable=True)]
+    return rows[rows[:, 2].argsort(stable=True)]
 
 
 def deduplicate(
@@ -218,11 +220,6 @@ def _choose_pairs(cosine: Float[Tensor, "k k"]) -> Tensor:
         cosine[:, pairs.flatten()] = math.inf
         chosen.append(pairs)
     return torch.cat(chosen)
-
-
-def _lexicographic(minor: Tensor, major: Tensor) -> Tensor:
-    order = minor.argsort(stable=True)
-    return order[major[order].argsort(stable=True)]
 
 
 def _checked_layer(

@@ -167,7 +167,7 @@ def _whitening_planes(cluster: Float[Tensor, "m d"], units: int) -> tuple[Float[
     mean = cluster.mean(0)
     centered = cluster - mean
     variances, axes = principal_axes(centered.mT @ centered / max(1, len(cluster) - 1))
-    # Sums of m terms leave rounding behind: in the eigenvalues, and in the mean that was taken off.
+    # Sums of m terms leave rounding errors: in the eigenvalues, and in the mean that was subtracted.
     rounding = max(cluster.shape) * torch.finfo(cluster.dtype).eps
     floor = torch.maximum(rounding * variances[0], (rounding * cluster.abs().max()).square())
     usable = variances > floor
@@ -207,10 +207,7 @@ def empty_linear(
 
 
 def fresh_linear(
-    in_features: int,
-    out_features: int,
-    bias: bool = True,
-    generator: torch.Generator | None = None,
+    in_features: int, out_features: int, bias: bool = True, generator: torch.Generator | None = None
 ) -> nn.Linear:
     """Return a linear layer with PyTorch's default initialization, uniform within ``1/sqrt(in_features)``.
 
@@ -220,7 +217,6 @@ def fresh_linear(
     True
     """
     linear = empty_linear(in_features, out_features, bias)
-
     draw_(linear.weight, lambda w: nn.init.kaiming_uniform_(w, a=math.sqrt(5), generator=generator), generator)
     if linear.bias is not None:
         bound = 1 / math.sqrt(in_features)

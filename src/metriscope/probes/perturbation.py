@@ -19,7 +19,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from metriscope.common.model_state import in_eval_mode
-from metriscope.common.validation import instance, number, real_array, real_tensor, require_tensors, whole_array
+from metriscope.common.validation import instance, number, one_of, real_array, real_tensor, require_tensors, whole_array
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -60,12 +60,12 @@ class Perturbation:
 
     Examples
     --------
-    >>> found = Perturbation("0", 0.9, ("scale", "scale"), np.array([0.5, 1.0]), np.array([0.8, 0.9]))
+    >>> found = Perturbation("0", 1.0, ("scale", "scale"), np.array([0.5, 1.0]), np.array([0.5, 1.0]))
     >>> found.to_pandas()
       layer   kind  level  accuracy  baseline
-    0     0  scale    0.5       0.8       0.9
-    1     0  scale    1.0       0.9       0.9
-    >>> found.holds("scale", points=0.05)
+    0     0  scale    0.5       0.5       1.0
+    1     0  scale    1.0       1.0       1.0
+    >>> found.holds("scale", points=0.25)
     (0.75, inf)
     """
 
@@ -294,8 +294,7 @@ def _grid(kinds: Sequence[str], levels: Mapping[str, Sequence[float]] | None) ->
     """Return the levels of each kind that is asked for."""
     given = {**LEVELS, **(levels or {})}
     for kind in (*kinds, *given):
-        if kind not in LEVELS:
-            raise ValueError(f"a perturbation is one of {', '.join(LEVELS)}, got {kind!r}")
+        one_of(kind, "a kind of perturbation", LEVELS)
     if not kinds:
         raise ValueError("a perturbation needs at least one kind, got none")
     return {kind: _levels(kind, given[kind]) for kind in kinds}
