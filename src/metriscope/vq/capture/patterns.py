@@ -204,7 +204,7 @@ class Patterns:
 
 
 def _checked_bytes(packed: Any) -> UInt8[np.ndarray, "n b"]:
-    """Return bytes as they are if they are an array of them; numbers in other forms are no packed bits."""
+    """Return an array as it is; of anything else, check that it holds whole numbers up to 255."""
     if isinstance(packed, np.ndarray) and not isinstance(packed, np.ma.MaskedArray):
         return np.asarray(packed)
     return np.asarray(whole_array(packed, "packed", "points bytes", high=256), np.uint8)

@@ -1,8 +1,8 @@
-"""Products with matrices of signs, taken from packed bits: never more than a block of signs is unpacked.
+"""Products with matrices of signs, computed from packed bits: at most one block of signs is unpacked at a time.
 
 Axes: N points, B bytes of a point, U = 8 B units, K columns. S is the N x U matrix of signs, most significant bit
 first; Sc is S with the mean of every column taken away. The bits that fill up a layer's last byte are constant
-columns: they are zero in Sc, so that nobody needs to know where they are.
+columns: they are zero in Sc and need no special treatment.
 """
 
 from __future__ import annotations
@@ -85,8 +85,8 @@ def products_and_sums(a: Packed, b: Packed | None = None, rows: tuple[Rows, Rows
 class ShuffledProducts:
     """Products of the units of ``fixed`` with those of ``moved`` while the points of ``moved`` are reordered.
 
-    What no order changes is done once: the transposed bits of ``fixed`` and the sums of signs. Every call of
-    :meth:`centered` stays on its own thread, so that many orders can be tried in parallel.
+    Work that does not depend on the order is done once: the transposed bits of ``fixed`` and the sums of signs. Every
+    call of :meth:`centered` stays on its own thread, so that many orders can be tried in parallel.
     """
 
     def __init__(self, fixed: Packed, moved: Packed) -> None:
