@@ -64,7 +64,7 @@ class Layer:
 
     @property
     def bytes(self) -> int:
-        """Return how many bytes a point's bits take."""
+        """Return the number of bytes per point."""
         return -(-self.width // 8)
 
 
@@ -292,10 +292,6 @@ def _rows(rows: Any, count: int) -> Any:
 
 
 def _check_same_layers(p: Patterns, q: Patterns) -> None:
-    ours, theirs = ([(layer.name, layer.width, layer.kind) for layer in part.layers] for part in (p, q))
+    ours, theirs = (", ".join(f"{one.name} ({one.kind}, {one.width})" for one in part.layers) for part in (p, q))
     if ours != theirs:
-        raise ValueError(f"the patterns are of different layers: {_list(ours)} against {_list(theirs)}")
-
-
-def _list(layers: list[tuple[str, int, str]]) -> str:
-    return ", ".join(f"{name} ({kind}, {width})" for name, width, kind in layers)
+        raise ValueError(f"the patterns are of different layers: {ours} against {theirs}")

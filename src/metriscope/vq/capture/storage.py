@@ -223,5 +223,8 @@ def _map_array(path: Path, start: int, entry: Mapping[str, Any]) -> np.ndarray:
 
 
 def _digest(path: Path) -> str:
+    digest = hashlib.sha256()
     with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
+        while chunk := file.read(1 << 20):
+            digest.update(chunk)
+    return digest.hexdigest()

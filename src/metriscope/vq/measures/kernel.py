@@ -62,7 +62,11 @@ def check_same_layers(p: Sequence[Layer], q: Sequence[Layer]) -> None:
 
 
 def vq_kernel(
-    p: Patterns, q: Patterns | None = None, weights: Weights = None, device: Device = None, dtype: DTypeLike = None
+    p: Patterns,
+    q: Patterns | None = None,
+    weights: Weights = None,
+    device: Device = None,
+    dtype: DTypeLike | None = None,
 ) -> Num[np.ndarray, "n m"]:
     """Return the distances of the points of ``p`` to those of ``q``, or to each other.
 
@@ -162,7 +166,7 @@ class _Part:
     columns: UInt8[np.ndarray, "m b"]
 
 
-def _dtype(p: Patterns, weights: Weights, wanted: DTypeLike) -> np.dtype[Any]:
+def _dtype(p: Patterns, weights: Weights, wanted: DTypeLike | None) -> np.dtype[Any]:
     if wanted is None:
         fits = p.width**2 <= np.iinfo(np.int32).max
         return np.dtype(np.float64 if weights is not None else np.int32 if fits else np.int64)
