@@ -285,8 +285,8 @@ def _raised_by_network(frames: list[FrameType]) -> bool:
     """Say whether capture had handed over to the network, and not taken over again, when an exception was raised."""
     from metriscope.common.model_state import Runner
 
-    own = [frame.f_code for frame in frames if _module_name(frame).startswith(f"{_PACKAGE}.vq.")]
     entrance = Runner.__call__.__code__
+    own = [f.f_code for f in frames if f.f_code is entrance or _module_name(f).startswith(f"{_PACKAGE}.vq.")]
     return entrance in own and (own[-1] is entrance or own[-1].co_name in _HANDOVERS)
 
 
