@@ -151,7 +151,7 @@ def _module(place: str) -> Any:
         try:
             return importlib.import_module(place)
         except ModuleNotFoundError as error:
-            # A module that is there may itself import one that is not: that is for its author to see.
+            # The module exists, but imports one that does not: its author should see that error.
             if error.name is None or not f"{place}.".startswith(f"{error.name}."):
                 raise
             absent = str(error)
@@ -269,7 +269,7 @@ def _users_code(what: str, model: nn.Module | None = None) -> Iterator[None]:
     try:
         yield
     except (Exception, SystemExit) as raised:
-        # Capture says in a sentence of its own that a model does not run; what the model raised is its cause.
+        # If a model does not run, capture raises an error of its own, with the model's exception as its cause.
         error = raised.__cause__ if model is not None and isinstance(raised.__cause__, RuntimeError) else raised
         frames = [(frame, line) for frame, line in walk_tb(error.__traceback__) if _module_name(frame) != __name__]
         if model is not None and not _raised_by_network([frame for frame, _ in frames]):
@@ -285,8 +285,8 @@ def _raised_by_network(frames: list[FrameType]) -> bool:
     """Say whether capture had handed over to the network, and not taken over again, when an exception was raised."""
     from metriscope.common.model_state import Runner
 
-    own = [frame.f_code for frame in frames if _module_name(frame).startswith(f"{_PACKAGE}.vq.")]
     entrance = Runner.__call__.__code__
+    own = [f.f_code for f in frames if f.f_code is entrance or _module_name(f).startswith(f"{_PACKAGE}.vq.")]
     return entrance in own and (own[-1] is entrance or own[-1].co_name in _HANDOVERS)
 
 

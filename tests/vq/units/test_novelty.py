@@ -91,7 +91,7 @@ ROWS = np.zeros((3, 4))
     [
         ({"train": patterns(ROWS[:0])}, "at least one training and one test point, got 0 and 3"),
         ({"test": patterns(ROWS[:0])}, "at least one training and one test point, got 3 and 0"),
-        ({"test": patterns(np.zeros((3, 5)))}, r"same layers \(name, width\), got .*4.* and .*5"),
+        ({"test": patterns(np.zeros((3, 5)))}, r"same layers on both sides, got .*4.* and .*5"),
         ({"test": patterns(ROWS, (2, 2))}, "same layers"),
         ({"train": patterns(ROWS[:, :0], (0,)), "test": patterns(ROWS[:, :0], (0,))}, "without any unit"),
         ({"k": 4}, "train must hold at least k = 4 points, got 3"),

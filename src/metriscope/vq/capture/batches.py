@@ -20,13 +20,13 @@ from metriscope.common.validation import contiguous, described, plain_array, req
 
 __all__ = ["Batch", "Reader", "as_points", "expected_points", "split"]
 
-# What data sets call the answers; a model that does not ask for them is not given them.
+# Names of targets in data sets; they are passed on only to a model that takes them.
 _LABELS = frozenset({"label", "labels", "label_ids", "target", "targets", "y"})
 
 
 @dataclass(frozen=True)
 class Batch:
-    """What a model is called with, how many points that is, and the shape of a point of real numbers."""
+    """The arguments of one call of a model, its number of points, and the shape of a point of floats."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
@@ -116,7 +116,7 @@ def _points(batch: Mapping[str, Any]) -> int:
 
 
 class Reader:
-    """Turns batches into what one model takes: on its device, arrays in its precision, by names that it knows."""
+    """Converts batches into a model's arguments: on its device, arrays in its precision, mappings by parameter name."""
 
     def __init__(self, model: nn.Module, device: torch.device | None) -> None:
         self._device, self._dtype = device, _precision(model)

@@ -1,11 +1,11 @@
-"""The sign patterns that any PyTorch network gives a set of points, and a description of what would be taken.
+"""The sign patterns that any PyTorch network gives a set of points, and a description of what would be captured.
 
 Axes: N points, H bits. At any time memory holds one batch of activations, and H / 8 bytes for every point so far.
 
-Seen are ReLU, LeakyReLU, PReLU, RReLU, Abs, Threshold, Hardtanh, ReLU6, Hardsigmoid, Hardshrink, Softshrink, clamps
+Captured are ReLU, LeakyReLU, PReLU, RReLU, Abs, Threshold, Hardtanh, ReLU6, Hardsigmoid, Hardshrink, Softshrink, clamps
 whose interval holds zero, max pools, and by the sign of their pre-activation GELU, SiLU, Mish, Hardswish, ELU, SELU,
 CELU, Sigmoid, LogSigmoid, Tanh, Softplus, Softsign, Tanhshrink and GLU (its gate): as modules, functions, methods,
-operators and in-place forms alike. Not seen are maxima and comparisons written by hand (``torch.maximum``,
+operators and in-place forms alike. Not captured are maxima and comparisons written by hand (``torch.maximum``,
 ``torch.where``), softmax, and the gates inside PyTorch's own LSTM and GRU.
 """
 
@@ -214,7 +214,7 @@ def _rows(session: _Session, data: Any, batch_size: int, expected: int | None) -
 
 
 class _Session:
-    """A model, what is wanted of it, and what has been seen so far."""
+    """A model, the chosen layers, and what has been captured so far."""
 
     def __init__(self, model: nn.Module, layers: Wanted, device: torch.device | str | None, conv: Conv) -> None:
         self.model, self._conv = unwrapped(instance(model, "model", nn.Module)), conv
@@ -258,7 +258,7 @@ class _Session:
             raise ValueError(f"a batch has points of shape {form}, but those of the first batch have {self._form}")
 
     def _check_found(self, strict: bool) -> None:
-        """Refuse a model that shows nothing, a choice that matches nothing, and layers that cannot be taken."""
+        """Check that activations ran, that every choice matched one, and that the chosen layers can be captured."""
         sites = self.watch.sites.values()
         if not sites:
             raise ValueError(f"the model ran no activation that is known; looked for {', '.join(sorted(KINDS))}")

@@ -25,7 +25,7 @@ Bits = TypeVar("Bits", Tensor, np.ndarray)
 _CHUNK = 1 << 17
 _CHUNK_ELSEWHERE = 1 << 26
 _GROWTH = 1.3
-# Bytes up to which rows are copied in the end.
+# Up to this many bytes, rows are copied out of the memory map at the end.
 _SMALL = 1 << 20
 
 
@@ -105,7 +105,7 @@ class RowBuffer:
 
     def __init__(self, width: int, expected: int) -> None:
         self._width, self._used = width, 0
-        # Not numpy's own memory: where an array is resized, its old and its new room are held at once.
+        # Not a NumPy array: resizing one holds the old and the new memory at the same time.
         self._memory = _private(max(expected, 1) * max(width, 1))
 
     def __len__(self) -> int:
@@ -125,9 +125,9 @@ class RowBuffer:
         self._used = end
 
     def close(self) -> UInt8[np.ndarray, "n b"]:
-        """Return the rows and give the room that was not needed back."""
+        """Return the rows and release the memory that was not needed."""
         if len(self._memory) < _SMALL:
-            # Memory of one's own comes in pages, of which a system gives out a limited number of pieces.
+            # A memory map takes whole pages, and a system allows a limited number of maps.
             return self._rows(self._used).copy()
         if self._used < self.room:
             self._resize(max(self._used, 1))

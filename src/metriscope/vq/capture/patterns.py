@@ -64,7 +64,7 @@ class Layer:
 
     @property
     def bytes(self) -> int:
-        """Return how many bytes a point's bits take."""
+        """Return the number of bytes per point."""
         return -(-self.width // 8)
 
 
@@ -204,7 +204,7 @@ class Patterns:
 
 
 def _checked_bytes(packed: Any) -> UInt8[np.ndarray, "n b"]:
-    """Return bytes as they are if they are an array of them; numbers in other forms are no packed bits."""
+    """Return an array as it is; of anything else, check that it holds whole numbers up to 255."""
     if isinstance(packed, np.ndarray) and not isinstance(packed, np.ma.MaskedArray):
         return np.asarray(packed)
     return np.asarray(whole_array(packed, "packed", "points bytes", high=256), np.uint8)
@@ -292,10 +292,6 @@ def _rows(rows: Any, count: int) -> Any:
 
 
 def _check_same_layers(p: Patterns, q: Patterns) -> None:
-    ours, theirs = ([(layer.name, layer.width, layer.kind) for layer in part.layers] for part in (p, q))
+    ours, theirs = (", ".join(f"{one.name} ({one.kind}, {one.width})" for one in part.layers) for part in (p, q))
     if ours != theirs:
-        raise ValueError(f"the patterns are of different layers: {_list(ours)} against {_list(theirs)}")
-
-
-def _list(layers: list[tuple[str, int, str]]) -> str:
-    return ", ".join(f"{name} ({kind}, {width})" for name, width, kind in layers)
+        raise ValueError(f"the patterns are of different layers: {ours} against {theirs}")

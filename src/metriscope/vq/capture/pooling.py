@@ -1,4 +1,4 @@
-"""Max pooling with its winners, and where in its window each winner stands.
+"""Max pooling with the place of each window's largest element, its winner, counted within the window.
 
 Axes: ``*n`` points and channels, ``*o`` outputs along each pooled axis. PyTorch numbers a winner by its place in the
 whole input; here it is numbered by its place in its own window, in row-major order.
@@ -55,7 +55,7 @@ class Windows:
         return prod(self.kernel)
 
     def places(self, indices: Places) -> tuple[Places, Places]:
-        """Return a number for each winner, and a table with the bits of a winner of each number."""
+        """Return one number per winner, and a table of the bits that belong to each number."""
         if self._overhang:
             return self._by_coordinates(indices), _like(indices, np.eye(self.elements, dtype=bool))
         return indices - _like(indices, self._first), _like(indices, self._table)
@@ -147,5 +147,5 @@ def _every(outer: np.ndarray, inner: np.ndarray, join: np.ufunc) -> np.ndarray:
 
 
 def _like(indices: Places, array: np.ndarray) -> Places:
-    """Return an array as what the indices are, where they are."""
+    """Return an array as it is, or as a tensor on the device of the indices if they are a tensor."""
     return torch.from_numpy(array).to(indices.device) if isinstance(indices, Tensor) else array

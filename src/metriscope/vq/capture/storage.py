@@ -166,19 +166,9 @@ def _read_index(path: Path) -> dict[str, Any]:
     return index
 
 
-_FIELDS: dict[str, dict[str, Any]] = {
-    "layers": {
-        "name": str,
-        "width": int,
-        "kind": str,
-        "piecewise_affine": bool,
-        "shape": list,
-        "seen": str,
-        "bits_per_unit": int,
-        "channel_axis": int | None,
-    },
-    "shards": {"file": str, "points": int, "bytes": int, "sha256": str},
-}
+_LAYER: dict[str, Any] = {"name": str, "width": int, "kind": str, "piecewise_affine": bool, "shape": list}
+_LAYER |= {"seen": str, "bits_per_unit": int, "channel_axis": int | None}
+_FIELDS = {"layers": _LAYER, "shards": {"file": str, "points": int, "bytes": int, "sha256": str}}
 
 
 def _is_list(entries: Any, fields: Mapping[str, Any]) -> bool:

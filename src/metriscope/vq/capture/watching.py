@@ -1,4 +1,4 @@
-"""Watching a forward pass: every activation that is called, by whatever way, as a named layer with its packed bits.
+"""Watching a forward pass: every activation that is called, in any form, as a named layer with its packed bits.
 
 A mode of PyTorch's function dispatch sees modules, functions, methods and in-place forms alike, each before it runs.
 TorchScript runs below that level; a network that holds such a module is watched at the operator dispatcher instead.
@@ -104,7 +104,7 @@ class NotFinite(ValueError):
 
 
 class Watch:
-    """Everything that is seen of one model, batch after batch; the first batch settles the layers.
+    """The activations of one model, batch after batch; the first batch determines the layers.
 
     ``keep`` says what is kept of each reading: its packed bits, if None.
     """
@@ -236,7 +236,7 @@ _OTHER_AXIS = "its first axis does not count the points"
 def _astray(shape: tuple[int, ...], points: int) -> str:
     """Return what is wrong with a shape whose first axis is not the points.
 
-    Where no axis could be the points, a call works on what is the same for all of them, such as a learned scale.
+    If no axis can be the points, the call works on something that they share, such as a learned scale.
     """
     if shape[0] == points:
         return ""

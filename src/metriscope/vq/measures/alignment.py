@@ -17,9 +17,9 @@ from jaxtyping import Float64
 from metriscope.common.validation import instance
 from metriscope.rng import derive
 from metriscope.vq.capture.patterns import Patterns, check_same_points
-from metriscope.vq.measures.centered_kernels import ESTIMATORS, LEAST_POINTS, Signs, Totals, ratio, side_of, totals
+from metriscope.vq.measures.centered_kernels import ESTIMATORS, LEAST_POINTS, KernelPair, side_of
 from metriscope.vq.measures.kernel import Weights
-from metriscope.vq.measures.resampling import LeaveOneOut, interval_around, leave_one_out, shuffled_products
+from metriscope.vq.measures.resampling import interval_around, leave_one_out, shuffled_products
 
 __all__ = ["Alignment", "alignment"]
 
@@ -148,47 +148,47 @@ def alignment(
     >>> alignment(p, p, permutations=9).null.shape
     (9,)
     """
-    _check(p, q, estimator, permutations, interval, by_layer, weights)
-    given = (None, None) if weights is None else weights
-    sides = side_of(p, by_layer, given[0]), side_of(q, by_layer, given[1])
-    cross, alone = totals(*sides), (_with_itself(sides[0]), _with_itself(sides[1]))
-    norms = [np.array([each.squared_norm(estimator) for each in side]) for side in alone]
-    value = ratio(cross.product(estimator), *norms)
-    null = ratio(shuffled_products(sides, cross, estimator, _seeds(permutations, seed, generator)), *norms)
+    _check(p, q)
+    _check_options(estimator, permutations, interval)
+    given = _pair_of(weights, by_layer)
+    pair = KernelPair.of(side_of(p, by_layer, given[0]), side_of(q, by_layer, given[1]), estimator)
+    value = pair.cosines(pair.cross.product(estimator))
+    null = pair.cosines(shuffled_products(pair, _seeds(permutations, seed, generator)))
     reached = (null >= value - _ROUNDING).sum(0)
     p_value = np.where(np.isnan(value) | (permutations == 0), np.nan, (1 + reached) / (1 + permutations))
-    low_high, interval_reason = _interval(sides, cross, alone, value, estimator, interval)
-    said = _reason(sides, alone, estimator), interval_reason, estimator
-    names = sides[0].names, sides[1].names
+    low_high, interval_reason = _interval(pair, value, interval)
+    said = _reason(pair), interval_reason, estimator
+    names = pair.sides[0].names, pair.sides[1].names
     if by_layer:
         return Alignment(value, null, p_value, low_high, *names, len(p), *said)
     return Alignment(value.item(), null[:, 0, 0], p_value.item(), low_high[:, 0, 0], *names, len(p), *said)
 
 
-def _check(
-    p: Patterns,
-    q: Patterns,
-    estimator: str,
-    permutations: int,
-    interval: float | None,
-    by_layer: bool,
-    weights: tuple[Weights, Weights] | None,
-) -> None:
-    if estimator not in ESTIMATORS:
-        raise ValueError(f"the estimator must be {' or '.join(map(repr, ESTIMATORS))}, got {estimator!r}")
+def _check(p: Patterns, q: Patterns) -> None:
     check_same_points(p, q)
     if len(p) < 2:
         raise ValueError(f"an alignment needs at least two points, got {len(p)}")
     if not (p.width and q.width):
         raise ValueError(f"an alignment needs units on both sides, got {p.width} and {q.width}")
+
+
+def _check_options(estimator: str, permutations: int, interval: float | None) -> None:
+    if estimator not in ESTIMATORS:
+        raise ValueError(f"the estimator must be {' or '.join(map(repr, ESTIMATORS))}, got {estimator!r}")
     if permutations < 0:
         raise ValueError(f"permutations must not be negative, got {permutations}")
     if interval is not None and not 0 < interval < 1:
         raise ValueError(f"interval must be a confidence level between 0 and 1, such as 0.95, or None, got {interval}")
-    if weights is not None and (isinstance(weights, str) or len(weights) != 2):
+
+
+def _pair_of(weights: tuple[Weights, Weights] | None, by_layer: bool) -> tuple[Weights, Weights]:
+    if weights is None:
+        return None, None
+    if isinstance(weights, str) or len(weights) != 2:
         raise ValueError(f"weights must be a pair, those of the first and of the second network, got {weights!r}")
-    if weights is not None and by_layer:
+    if by_layer:
         raise ValueError("weights mix the layers of a network, but by_layer=True compares them one by one")
+    return weights
 
 
 def _seeds(count: int, seed: int, generator: torch.Generator | None) -> list[int]:
@@ -198,49 +198,29 @@ def _seeds(count: int, seed: int, generator: torch.Generator | None) -> list[int
     return torch.randint(1 << 62, (count,), generator=instance(generator, "generator", torch.Generator)).tolist()
 
 
-def _with_itself(side: Signs) -> list[Totals]:
-    return [totals(group, group) for group in side.groups()]
-
-
-def _reason(sides: tuple[Signs, Signs], alone: tuple[list[Totals], list[Totals]], estimator: str) -> str:
+def _reason(pair: KernelPair) -> str:
     """Return why values are undefined, or nothing."""
-    points = len(sides[0].packed)
-    if points < LEAST_POINTS[estimator]:
-        return f"the {estimator} alignment needs at least {LEAST_POINTS[estimator]} points, got {points}"
-    constant: list[str] = []
-    flat: list[str] = []
-    for side, found, which in zip(sides, alone, ("first", "second"), strict=True):
+    points, least = pair.cross.points, LEAST_POINTS[pair.estimator]
+    if points < least:
+        return f"the {pair.estimator} alignment needs at least {least} points, got {points}"
+    constant = f"the pattern is the same at all {points} points in"
+    flat = "no two points are nearer to each other than their distances to all others tell in"
+    undefined: dict[str, list[str]] = {constant: [], flat: []}
+    for side, found, which in zip(pair.sides, pair.alone, ("first", "second"), strict=True):
         for name, own in zip(side.names, found, strict=True):
-            if np.isnan(own.squared_norm(estimator)):
-                (constant if own.energy.item() == 0 else flat).append(f"{name} of the {which} network")
-    reasons = [
-        (constant, f"the pattern is the same at all {points} points in"),
-        (flat, "no two points are nearer to each other than their distances to all others tell in"),
-    ]
-    return "; ".join(f"{text} {', '.join(names)}" for names, text in reasons if names)
+            if np.isnan(own.squared_norm(pair.estimator)):
+                undefined[constant if own.energy.item() == 0 else flat].append(f"{name} of the {which} network")
+    return "; ".join(f"{text} {', '.join(names)}" for text, names in undefined.items() if names)
 
 
-def _interval(
-    sides: tuple[Signs, Signs],
-    cross: Totals,
-    alone: tuple[list[Totals], list[Totals]],
-    value: Matrix,
-    estimator: str,
-    level: float | None,
-) -> tuple[Float64[np.ndarray, "2 l m"], str]:
+def _interval(pair: KernelPair, value: Matrix, level: float | None) -> tuple[Float64[np.ndarray, "2 l m"], str]:
     """Return the intervals, NaN where there are none, and why some are undefined although their values are not."""
-    nothing, least = np.full((2, *value.shape), np.nan), LEAST_POINTS[estimator] + 1
+    nothing, points, least = np.full((2, *value.shape), np.nan), pair.cross.points, LEAST_POINTS[pair.estimator] + 1
     if level is None or np.isnan(value).all():
         return nothing, ""
-    if cross.points < least:
-        return nothing, f"the jackknife needs at least {least} points, got {cross.points}"
-    left = leave_one_out(sides, cross, alone, value, estimator)
-    return interval_around(value, left, cross.points, estimator, level), _interval_reason(value, left, cross.points)
-
-
-def _interval_reason(value: Matrix, left: LeaveOneOut, points: int) -> str:
-    """Return why intervals are undefined where values are not, or nothing."""
+    if points < least:
+        return nothing, f"the jackknife needs at least {least} points, got {points}"
+    left = leave_one_out(pair, value)
     most = int(np.where(np.isfinite(value), left.undefined, 0).max())
-    if not most:
-        return ""
-    return f"{most} of {points} points cannot be left out by the jackknife: without one of them no value is defined"
+    why = f"{most} of {points} points cannot be left out by the jackknife: without one of them no value is defined"
+    return interval_around(value, left, points, pair.estimator, level), why if most else ""

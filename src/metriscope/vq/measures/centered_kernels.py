@@ -24,21 +24,8 @@ from metriscope.vq.measures.hamming import Columns, columns_of, compact_dtype, w
 from metriscope.vq.measures.kernel import Weights, layer_weights
 from metriscope.vq.measures.sign_products import products_and_sums, project, tables_of, unit_sums
 
-__all__ = [
-    "ESTIMATORS",
-    "LEAST_POINTS",
-    "NEGLIGIBLE",
-    "Distances",
-    "Signs",
-    "Totals",
-    "by_points",
-    "ratio",
-    "row_lengths",
-    "scale",
-    "side_of",
-    "totals",
-    "units_at_once",
-]
+__all__ = ["ESTIMATORS", "LEAST_POINTS", "NEGLIGIBLE", "Distances", "KernelPair", "Signs", "Totals"]
+__all__ += ["by_points", "ratio", "row_lengths", "scale", "side_of", "units_at_once"]
 
 ESTIMATORS = ("debiased", "biased")
 # The debiased inner product of two kernels of fewer points is 0 / 0.
@@ -144,6 +131,26 @@ def by_points(first: Signs, second: Signs) -> bool:
 def totals(first: Signs, second: Signs) -> Totals:
     """Return the totals of each group of the first side with each of the second, in the cheaper way."""
     return _by_points(first, second) if by_points(first, second) else _by_units(first, second)
+
+
+@dataclass(frozen=True)
+class KernelPair:
+    """The kernels of two networks: their signs, and the totals of groups across them and of each group alone."""
+
+    sides: tuple[Signs, Signs]
+    cross: Totals
+    alone: tuple[list[Totals], list[Totals]]
+    estimator: str
+
+    @classmethod
+    def of(cls, first: Signs, second: Signs, estimator: str) -> KernelPair:
+        """Return the pair of two sides, with all totals."""
+        own, other = ([totals(group, group) for group in side.groups()] for side in (first, second))
+        return cls((first, second), totals(first, second), (own, other), estimator)
+
+    def cosines(self, products: np.ndarray) -> np.ndarray:
+        """Return inner products of all pairs of groups, divided by the norms of both."""
+        return ratio(products, *(np.array([one.squared_norm(self.estimator) for one in side]) for side in self.alone))
 
 
 def units_at_once(second: Signs) -> int:

@@ -15,6 +15,7 @@ import scipy.linalg
 import torch
 from jaxtyping import Float64, UInt8
 from threadpoolctl import threadpool_limits
+from torch import Generator
 
 from metriscope.common.threads import row_slices
 from metriscope.common.validation import instance, integer
@@ -35,6 +36,9 @@ _SPARE, _BLOCKS, _PASSES, _RESIDUAL = 13, 12, 60, 1e-9
 _BLOCK = 1 << 19
 
 Matrix = Float64[np.ndarray, "m m"]
+Packed = UInt8[np.ndarray, "n b"]
+Units = Float64[np.ndarray, " u"]
+Directions = Float64[np.ndarray, "u k"]
 
 
 @dataclass(frozen=True)
@@ -86,11 +90,7 @@ class VQMDS:
     """
 
     def __init__(
-        self,
-        n_components: int | None = 3,
-        weights: Weights = None,
-        seed: int = 0,
-        generator: torch.Generator | None = None,
+        self, n_components: int | None = 3, weights: Weights = None, seed: int = 0, generator: Generator | None = None
     ) -> None:
         self.n_components, self.weights = n_components, weights
         self.seed, self.generator = seed, generator
@@ -126,7 +126,7 @@ class VQMDS:
         return self.fit(p).embedding_
 
     def transform(self, q: Patterns) -> Float64[np.ndarray, "m k"]:
-        """Return new points in the axes of those that were fitted: the nearest place for their signs."""
+        """Return new points of the same layers, projected onto the fitted axes."""
         if not hasattr(self, "_axes"):
             raise ValueError("this VQMDS has no axes yet: call fit with patterns first")
         check_same_layers(self._layers, instance(q, "q", Patterns).layers)
@@ -151,7 +151,7 @@ def _scale(p: Patterns, weights: Weights) -> Float64[np.ndarray, " u"]:
     return np.repeat(np.sqrt(layer_weights(p.layers, weights)) / 2, [8 * layer.bytes for layer in p.layers])
 
 
-def _by_units(packed: UInt8[np.ndarray, "n b"], scale: Float64[np.ndarray, " u"], wanted: int | None) -> _Axes:
+def _by_units(packed: Packed, scale: Units, wanted: int | None) -> _Axes:
     products = products_and_sums(packed).centered
     products *= scale
     products *= scale[:, None]
@@ -159,7 +159,7 @@ def _by_units(packed: UInt8[np.ndarray, "n b"], scale: Float64[np.ndarray, " u"]
     return _Axes(values, scale[:, None] * vectors)
 
 
-def _by_points(p: Patterns, scale: Float64[np.ndarray, " u"], wanted: int | None, weights: Weights) -> _Axes:
+def _by_points(p: Patterns, scale: Units, wanted: int | None, weights: Weights) -> _Axes:
     values, vectors = _leading(_centered_kernel(vq_kernel(p, weights=weights)), wanted, len(p))
     # Eigenvectors of a centered matrix add up to zero, so that the mean of the signs plays no part.
     return _Axes(values, scale[:, None] ** 2 * sign_products(p.packed, vectors) / np.sqrt(values))
@@ -185,9 +185,8 @@ def _leading(matrix: Matrix, wanted: int | None, points: int) -> tuple[Float64[n
     if wanted is not None and (wanted > side or values[-1] <= floor):
         rank = int((scipy.linalg.eigvalsh(matrix) > floor).sum())
         _check_rank(wanted, rank, points)
-    kept = values > floor
-    _check_rank(1, int(kept.sum()), points)
-    count = int(kept.sum())
+    count = int((values > floor).sum())
+    _check_rank(1, count, points)
     return values[:count].copy(), np.ascontiguousarray(vectors[:, :count])
 
 
@@ -203,9 +202,7 @@ def _check_rank(wanted: int, rank: int, points: int) -> None:
         raise ValueError(f"n_components={wanted}, but the patterns of the {points} points have only rank {rank}")
 
 
-def _by_chance(
-    packed: UInt8[np.ndarray, "n b"], scale: Float64[np.ndarray, " u"], wanted: int | None, generator: torch.Generator
-) -> _Axes:
+def _by_chance(packed: Packed, scale: Units, wanted: int | None, generator: Generator) -> _Axes:
     """Return leading components from random directions and the block Krylov space that grows from them.
 
     Musco and Musco 2015, algorithm 2, begun again from its best directions when the space gets large. Each pass over
@@ -214,9 +211,8 @@ def _by_chance(
     mean = unit_sums(packed) / len(packed)
     most = min(len(packed) - 1, len(scale))
     if wanted is None:
-        raise ValueError(
-            f"{len(packed)} points x {len(scale)} units are too many for all components: give n_components"
-        )
+        sizes = f"{len(packed)} points x {len(scale)} units"
+        raise ValueError(f"{sizes} are too many for all components: give n_components")
     _check_rank(wanted, most, len(packed))
     size = min(most, wanted + _SPARE)
     room = min(_BLOCKS * size, len(scale) - size)
@@ -229,57 +225,52 @@ def _by_chance(
         if space.residual(wanted) <= _RESIDUAL:
             break
     _check_rank(wanted, int((space.values > _floor(space.values, most)).sum()), len(packed))
-    vectors = space.basis @ space.turn[:, :wanted]
+    vectors = space.basis @ space.rotation[:, :wanted]
     return _Axes(space.values[:wanted].copy(), scale[:, None] * vectors, space.residual(wanted))
 
 
 @dataclass(frozen=True)
 class _Space:
-    """Orthonormal directions, what the covariance C makes of them, its eigenpairs inside, and those to try next."""
+    """Orthonormal directions, their images under the covariance C, its eigenpairs in their span, the next block."""
 
     basis: Float64[np.ndarray, "u m"]
     images: Float64[np.ndarray, "u m"]
     block: Float64[np.ndarray, "u k"]
     values: Float64[np.ndarray, " m"]
-    turn: Float64[np.ndarray, "m m"]
+    rotation: Float64[np.ndarray, "m m"]
 
     @classmethod
     def of(cls, block: Float64[np.ndarray, "u k"]) -> _Space:
         return cls(block[:, :0], block[:, :0], block, np.zeros(0), np.zeros((0, 0)))
 
     def grown(self, image: Float64[np.ndarray, "u k"]) -> _Space:
-        """Take in the block that was tried, with its image."""
+        """Return the space extended by the last block, given its image."""
         basis, images = np.hstack([self.basis, self.block]), np.hstack([self.images, image])
         inside = basis.T @ images
-        values, turn = np.linalg.eigh((inside + inside.T) / 2)
-        return _Space(basis, images, image, values[::-1], turn[:, ::-1])
+        values, rotation = np.linalg.eigh((inside + inside.T) / 2)
+        return _Space(basis, images, image, values[::-1], rotation[:, ::-1])
 
     def residual(self, wanted: int) -> float:
         """Return the largest |C v - λ v| / λ₁ of the leading directions."""
         if self.values[0] <= 0:
             return 0.0
-        turn = self.turn[:, :wanted]
-        missed = self.images @ turn - self.basis @ (turn * self.values[:wanted])
+        rotation = self.rotation[:, :wanted]
+        missed = self.images @ rotation - self.basis @ (rotation * self.values[:wanted])
         return float(np.linalg.norm(missed, axis=0).max() / self.values[0])
 
     def continued(self) -> _Space:
-        """Return the space with the part of the last image that it lacks to try next."""
+        """Return the space with a new block: the part of the last image that is orthogonal to it."""
         block = self.block
         for _ in range(2):  # once more, for what rounding left of the first time
             block = np.linalg.qr(block - self.basis @ (self.basis.T @ block))[0]
         return replace(self, block=block)
 
     def renewed(self, size: int) -> _Space:
-        """Return a space that begins again from the images of this one's leading directions."""
-        return _Space.of(np.linalg.qr(self.images @ self.turn[:, :size])[0])
+        """Return a new space that starts from the images of the leading directions."""
+        return _Space.of(np.linalg.qr(self.images @ self.rotation[:, :size])[0])
 
 
-def _covariance_times(
-    packed: UInt8[np.ndarray, "n b"],
-    scale: Float64[np.ndarray, " u"],
-    mean: Float64[np.ndarray, " u"],
-    basis: Float64[np.ndarray, "u k"],
-) -> Float64[np.ndarray, "u k"]:
+def _covariance_times(packed: Packed, scale: Units, mean: Units, basis: Directions) -> Directions:
     """Return Aᵀ A basis for A = Sc diag(scale), a block of points at a time."""
     total, sums = np.zeros_like(basis), np.zeros(basis.shape[1])
     tables = scale[:, None] * basis

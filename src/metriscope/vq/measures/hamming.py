@@ -1,7 +1,7 @@
-"""Hamming distances between rows of packed bits, on every core.
+"""Hamming distances between rows of packed bits, on all cores.
 
 Axes: N, M rows, B bytes of a row, W words of a row. Narrow rows are compared word by word, many columns at once,
-by compiled loops; wide rows by numkong. Both let go of the interpreter, so that threads share the work.
+by compiled loops; wide rows by numkong. Both release the GIL, so that threads can share the work.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from numba.extending import intrinsic
 
 __all__ = ["Columns", "columns_of", "compact_dtype", "popcount", "shared", "write_distances"]
 
-# Beyond 1,280 bits per row, numkong's blocked products win; below, its cost of starting a pair does not pay.
+# Beyond 1,280 bits per row, numkong's blocked products are faster; below, its overhead per pair dominates.
 NARROW = 160
 # A stretch of one output row and of eight rows of words: it stays in the first-level cache.
 _STRETCH = 1024

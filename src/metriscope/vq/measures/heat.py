@@ -69,10 +69,12 @@ def heat_cosine(p: Patterns, q: Patterns, sigma2: ArrayLike, form: str = "distan
     _check(p, q)
     heats = [np.exp(-FORMS[form](np.arange(each.width + 1.0)) / scales[:, None]) for each in (p, q)]
     if (p.width + 1) * (q.width + 1) > LARGEST:
-        return _cosines(*_tile_sums(p, q, heats))
-    counts = pair_counts(p, q).astype(np.float64)
-    both = np.einsum("ti,tj,ij->t", *heats, counts, optimize=True)
-    return _cosines(both, np.square(heats[0]) @ counts.sum(1), np.square(heats[1]) @ counts.sum(0))
+        both, first, second = _tile_sums(p, q, heats)
+    else:
+        counts = pair_counts(p, q).astype(np.float64)
+        both = np.einsum("ti,tj,ij->t", *heats, counts, optimize=True)
+        first, second = np.square(heats[0]) @ counts.sum(1), np.square(heats[1]) @ counts.sum(0)
+    return both / (np.sqrt(first) * np.sqrt(second))
 
 
 def pair_counts(p: Patterns, q: Patterns) -> Int64[np.ndarray, "h1 h2"]:
@@ -115,12 +117,6 @@ def _check(p: Patterns, q: Patterns) -> None:
     check_same_points(instance(p, "p", Patterns), instance(q, "q", Patterns))
     if not len(p):
         raise ValueError("comparing networks needs at least one point, got none")
-
-
-def _cosines(
-    both: Float64[np.ndarray, " t"], first: Float64[np.ndarray, " t"], second: Float64[np.ndarray, " t"]
-) -> Float64[np.ndarray, " t"]:
-    return both / (np.sqrt(first) * np.sqrt(second))
 
 
 def _tile_sums(p: Patterns, q: Patterns, heats: list[Float64[np.ndarray, "t h"]]) -> Float64[np.ndarray, "3 t"]:

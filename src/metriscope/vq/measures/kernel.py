@@ -22,6 +22,7 @@ from metriscope.vq.measures.hamming import columns_of, compact_dtype, compiled, 
 __all__ = ["Weights", "check_same_layers", "layer_weights", "vq_blocks", "vq_kernel"]
 
 Weights = Sequence[float] | Mapping[str, float] | str | None
+Device = str | torch.device | None
 
 # Rows given to one thread at a time; tiles of a symmetric kernel; both fit the second-level cache.
 _ROWS, _TILE = 64, 512
@@ -64,7 +65,7 @@ def vq_kernel(
     p: Patterns,
     q: Patterns | None = None,
     weights: Weights = None,
-    device: str | torch.device | None = None,
+    device: Device = None,
     dtype: DTypeLike | None = None,
 ) -> Num[np.ndarray, "n m"]:
     """Return the distances of the points of ``p`` to those of ``q``, or to each other.
@@ -110,11 +111,7 @@ def vq_kernel(
 
 
 def vq_blocks(
-    p: Patterns,
-    q: Patterns | None = None,
-    block: int = 1024,
-    weights: Weights = None,
-    device: str | torch.device | None = None,
+    p: Patterns, q: Patterns | None = None, block: int = 1024, weights: Weights = None, device: Device = None
 ) -> Iterator[tuple[slice, Num[np.ndarray, "k m"]]]:
     """Return an iterator of ``(rows, distances of those rows)``: the kernel, ``block`` rows at a time.
 
@@ -206,7 +203,7 @@ def _parts(p: Patterns, q: Patterns | None, weights: Weights) -> list[_Part]:
 Write = Callable[[slice, np.ndarray], None]
 
 
-def _writer(parts: list[_Part], device: str | torch.device | None, dtype: np.dtype[Any]) -> Write:
+def _writer(parts: list[_Part], device: Device, dtype: np.dtype[Any]) -> Write:
     """Return the writer for a device; the processor's shares its rows between threads."""
     if device is not None:
         return _by_pieces(_products(parts, torch.device(device)), _ROWS_ELSEWHERE, 1)

@@ -20,6 +20,7 @@ from metriscope.common.threads import in_parallel, row_slices
 from metriscope.vq.measures.centered_kernels import (
     NEGLIGIBLE,
     Distances,
+    KernelPair,
     Signs,
     Totals,
     by_points,
@@ -35,17 +36,18 @@ __all__ = ["LeaveOneOut", "interval_around", "leave_one_out", "shuffled_products
 
 # Numbers of a block of points held at once, and products of units: beyond these, distances of points are used.
 _BLOCK, _LARGEST = 1 << 21, 1 << 26
-# So near to the end of its range a value has no uncertainty that rounding would leave visible.
+# A value this close to the end of its range is certain: its uncertainty is below rounding.
 _END = 1e-9
 
 Block = Float64[np.ndarray, "k l m"]
+Matrix = Float64[np.ndarray, "l m"]
 
 
 class LeaveOneOut(NamedTuple):
     """Standard errors of the alignments, and how many points leave a pair of groups undefined if they are left out."""
 
-    errors: Float64[np.ndarray, "l m"]
-    undefined: Float64[np.ndarray, "l m"]
+    errors: Matrix
+    undefined: Matrix
 
 
 class _Rows(NamedTuple):
@@ -58,17 +60,12 @@ class _Rows(NamedTuple):
     e: Float64[np.ndarray, "k m"]
 
 
-def leave_one_out(
-    sides: tuple[Signs, Signs],
-    cross: Totals,
-    norms: tuple[list[Totals], list[Totals]],
-    value: Float64[np.ndarray, "l m"],
-    estimator: str,
-) -> LeaveOneOut:
-    """Return the jackknife's standard errors of ``value``; ``norms`` are the totals of each group with itself."""
+def leave_one_out(pair: KernelPair, value: Matrix) -> LeaveOneOut:
+    """Return the jackknife's standard errors of ``value``, the alignment of the pair."""
     undefined, total, squares = (np.zeros(value.shape) for _ in range(3))
-    for rows, *alone in _blocks(sides):
-        first, second = (_norms(each, of, estimator) for each, of in zip(norms, alone, strict=True))
+    cross, estimator = pair.cross, pair.estimator
+    for rows, *alone in _blocks(pair.sides):
+        first, second = (_norms(each, of, estimator) for each, of in zip(pair.alone, alone, strict=True))
         gaps = ratio(_without(cross, rows, estimator), first, second) - value
         undefined += np.isnan(gaps).sum(0)
         total += gaps.sum(0)
@@ -221,7 +218,7 @@ _SCALES = {
 
 
 def interval_around(
-    value: Float64[np.ndarray, "l m"], found: LeaveOneOut, points: int, estimator: str, level: float
+    value: Matrix, found: LeaveOneOut, points: int, estimator: str, level: float
 ) -> Float64[np.ndarray, "2 l m"]:
     """Return the interval of each value: Student's t on an unbounded scale, so that its ends stay in the range."""
     there, back, slope = _SCALES[estimator]
@@ -234,19 +231,16 @@ def interval_around(
 
 # Distances of all pairs of points held at once, in numbers of two or four bytes.
 _HELD = 1 << 28
-# A pair of points costs this many times what a product of two units costs per point: a number is looked up, not a bit
-# counted.
+# Looking up the distance of a pair of points costs this many times as much as a product of two units per point.
 _LOOK_UP = 100
 _ROWS = 64
 
 Order = Int[np.ndarray, " n"]
-Matrix = Float64[np.ndarray, "l m"]
 
 
-def shuffled_products(
-    sides: tuple[Signs, Signs], total: Totals, estimator: str, seeds: Sequence[int]
-) -> Float64[np.ndarray, "p l m"]:
+def shuffled_products(pair: KernelPair, seeds: Sequence[int]) -> Float64[np.ndarray, "p l m"]:
     """Return the inner products of the kernels, the points of the second side in one random order per seed."""
+    sides, total = pair.sides, pair.cross
     if not seeds:
         return np.empty((0, *total.energy.shape))
     d, e = (lengths - lengths.mean(1, keepdims=True) for lengths in map(row_lengths, sides))
@@ -255,7 +249,7 @@ def shuffled_products(
     def one(seed: int) -> Matrix:
         order = torch.randperm(total.points, generator=torch.Generator().manual_seed(seed)).numpy()
         lengths = d @ e[:, order].T
-        return replace(total, energy=ways.energy(order, lengths), lengths=lengths).product(estimator)
+        return replace(total, energy=ways.energy(order, lengths), lengths=lengths).product(pair.estimator)
 
     return np.stack(in_parallel(one, seeds))
 
@@ -272,19 +266,19 @@ class _Units:
     """The energy |Sᵀ T|² from products of units; the side with fewer bits is the one that is reordered."""
 
     def __init__(self, first: Signs, second: Signs) -> None:
-        self._turned = first.bits < second.bits
-        self._fixed, self._moved = (second, first) if self._turned else (first, second)
+        self._swapped = first.bits < second.bits
+        self._fixed, self._moved = (second, first) if self._swapped else (first, second)
         self._products = ShuffledProducts(self._fixed.packed, self._moved.packed)
 
     def energy(self, order: Order, lengths: Matrix) -> Matrix:
         """Return the energies; to reorder the first side backwards is to reorder the second."""
-        backwards = np.argsort(order) if self._turned else order
+        backwards = np.argsort(order) if self._swapped else order
         parts = []
         for units, products in self._products.centered(backwards, units_at_once(self._moved)):
             scaled = scale(products, self._fixed, self._moved, units)
             parts.append(np.add.reduceat(np.square(scaled, out=scaled), self._moved.starts, axis=1))
         found: Matrix = np.add.reduceat(np.concatenate(parts), self._fixed.starts, axis=0)
-        return found.T if self._turned else found
+        return found.T if self._swapped else found
 
 
 class _Pairs:

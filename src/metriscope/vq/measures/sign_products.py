@@ -1,20 +1,19 @@
-"""Products with matrices of signs, taken from packed bits: never more than a block of signs is unpacked.
+"""Products with matrices of signs, computed from packed bits: at most one block of signs is unpacked at a time.
 
 Axes: N points, B bytes of a point, U = 8 B units, K columns. S is the N x U matrix of signs, most significant bit
 first; Sc is S with the mean of every column taken away. The bits that fill up a layer's last byte are constant
-columns: they are zero in Sc, so that nobody needs to know where they are.
+columns: they are zero in Sc and need no special treatment.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numkong as nk
 import numpy as np
-from jaxtyping import Float64, Int, Int64, UInt8
+from jaxtyping import Float64, Int, Int64, UInt8, UInt32
 
 from metriscope.common.threads import in_parallel, row_slices, workers_available
 from metriscope.vq.measures.hamming import compiled, popcount, shared
@@ -64,29 +63,30 @@ def products_and_sums(a: Packed, b: Packed | None = None, rows: tuple[Rows, Rows
     """
     count = len(a) if rows[0] is None else len(rows[0])
     shape = 8 * a.shape[1], 8 * (a if b is None else b).shape[1]
-    work = _Work(np.zeros(shape, np.int64), np.zeros(shape, np.uint32))
+    # Differences counted so far, and room for those of one pass.
+    total, found = np.zeros(shape, np.int64), np.zeros(shape, np.uint32)
     left, right = np.zeros(shape[0], np.int64), np.zeros(shape[1], np.int64)
     for part in row_slices(count, _points_at_once(max(shape) // 8)):
         units = _transposed(_taken(a, rows[0], part), None)
         left += _ones(units)
         if b is None:
-            _count_symmetric(units, work)
+            _count_symmetric(units, total, found)
             continue
         other = _transposed(_taken(b, rows[1], part), None)
         right += _ones(other)
-        _count_between(units, other, work)
+        _count_between(units, other, total, found)
     if b is None:
-        _mirror(work.total)
+        _mirror(total)
         right = left
     left, right = 2 * left - count, 2 * right - count
-    return Products(_centered(work.total, left, right, count), left, right)
+    return Products(_centered(total, left, right, count), left, right)
 
 
 class ShuffledProducts:
     """Products of the units of ``fixed`` with those of ``moved`` while the points of ``moved`` are reordered.
 
-    What no order changes is done once: the transposed bits of ``fixed`` and the sums of signs. Every call of
-    :meth:`centered` stays on its own thread, so that many orders can be tried in parallel.
+    Work that does not depend on the order is done once: the transposed bits of ``fixed`` and the sums of signs. Every
+    call of :meth:`centered` stays on its own thread, so that many orders can be tried in parallel.
     """
 
     def __init__(self, fixed: Packed, moved: Packed) -> None:
@@ -126,14 +126,6 @@ def _mirror(upper: Int64[np.ndarray, "u u"]) -> None:
         upper[rows.stop :, rows] = upper[rows, rows.stop :].T
 
 
-@dataclass(frozen=True)
-class _Work:
-    """Differences counted so far, and room for those of one pass."""
-
-    total: Int64[np.ndarray, "u v"]
-    found: np.ndarray
-
-
 def _points_at_once(bytes_: int) -> int:
     """Return how many points are transposed at once: a multiple of eight."""
     return max(8, min(_PASS // max(1, bytes_), 1 << 16) // 64 * 64)
@@ -143,12 +135,12 @@ def _taken(packed: UInt8[np.ndarray, "n b"], rows: Rows, part: slice) -> UInt8[n
     return np.ascontiguousarray(packed[part] if rows is None else packed[rows[part]])
 
 
-def _count_symmetric(units: UInt8[np.ndarray, "u g"], work: _Work) -> None:
-    out = shared(work.found)
+def _count_symmetric(units: Packed, total: Counts, found: UInt32[np.ndarray, "u v"]) -> None:
+    out = shared(found)
 
     def count(rows: slice) -> None:
         nk.hammings_symmetric(units, dtype="uint1", out=out, start_row=rows.start, end_row=rows.stop)
-        work.total[rows, rows.start :] += work.found[rows, rows.start :]
+        total[rows, rows.start :] += found[rows, rows.start :]
 
     in_parallel(count, _equal_areas(len(units), 2 * workers_available()))
 
@@ -160,12 +152,12 @@ def _equal_areas(count: int, parts: int) -> list[slice]:
     return [slice(start, stop) for start, stop in pairwise(sorted(edge for edge in edges if edge <= count))]
 
 
-def _count_between(units: UInt8[np.ndarray, "u g"], other: UInt8[np.ndarray, "v g"], work: _Work) -> None:
-    ready, out = nk.hammings_pack(other, dtype="uint1"), shared(work.found)
+def _count_between(units: Packed, other: Packed, total: Counts, found: UInt32[np.ndarray, "u v"]) -> None:
+    ready, out = nk.hammings_pack(other, dtype="uint1"), shared(found)
 
     def count(rows: slice) -> None:
         nk.hammings_packed(units, ready, out=out, start_row=rows.start, end_row=rows.stop)
-        work.total[rows] += work.found[rows]
+        total[rows] += found[rows]
 
     step = max(16, -(-len(units) // (2 * workers_available())))
     in_parallel(count, row_slices(len(units), step))

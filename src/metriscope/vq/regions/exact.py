@@ -124,7 +124,7 @@ def _cut_by_pool(cutter: Cutter, network: Network, site: KinkSite) -> None:
 def _cut_by_window(cutter: Cutter, rivals: Int64[np.ndarray, " k"], tolerance: float) -> None:
     """Cut the polygons that have no single winner along all borders between rivals; join what has the same winner.
 
-    The border between two that do not win there is cut as well, and goes again: so polygons stay convex in between.
+    Borders between two that do not win there are cut as well and removed by merging, so that polygons stay convex.
     """
     given = np.stack([cutter.values(one) for one in rivals])
     decided = cutter.everywhere(given >= given.max(0) - tolerance).any(0)
@@ -141,7 +141,7 @@ def _cut_by_window(cutter: Cutter, rivals: Int64[np.ndarray, " k"], tolerance: f
 
 
 def _shares(width: int, vertices: int) -> Iterator[Int64[np.ndarray, " u"]]:
-    """Yield the units in as few parts as leave room for their values and for the vertices to come."""
+    """Yield the units in as few parts as memory allows, with room for new vertices."""
     count = max(1, _ROOM // (32 * vertices))
     yield from np.split(np.arange(width), range(count, width, count))
 

@@ -21,7 +21,7 @@ from metriscope.common.validation import described, float64_tensor, instance
 from metriscope.vq.capture.activation_calls import Levels, Reading, Winners
 from metriscope.vq.capture.patterns import Layer
 from metriscope.vq.capture.watching import Choice, Watch
-from metriscope.vq.regions.polygons import Mesh
+from metriscope.vq.regions.polygons import Mesh, runs
 
 __all__ = ["KinkSite", "Network", "Plane", "check_affine", "plane_of"]
 
@@ -104,7 +104,9 @@ class Network:
 
     def outputs(self, points: Float64[np.ndarray, "v 2"]) -> Float64[np.ndarray, "v o"]:
         """Return the network's outputs at some points."""
-        parts = [_output(self._run(part, _nothing)[0], len(part)).cpu().numpy() for part in _batches(points)]
+        parts = [
+            _output(self._run(part, lambda *_: np.empty(0))[0], len(part)).cpu().numpy() for part in _batches(points)
+        ]
         return _finite(np.concatenate(parts), "the output")
 
     def slopes(self, points: Float64[np.ndarray, "v 2"]) -> Float64[np.ndarray, "v o 2"]:
@@ -176,10 +178,6 @@ def _batches(points: np.ndarray) -> list[np.ndarray]:
     return np.split(points, range(_BATCH, len(points), _BATCH))
 
 
-def _nothing(*_: Any) -> np.ndarray:
-    return np.empty(0)
-
-
 def _output(found: Any, points: int) -> Tensor:
     if not isinstance(found, Tensor) or found.ndim == 0 or len(found) != points:
         what = f"shape {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
@@ -193,7 +191,7 @@ def _finite(values: np.ndarray, what: str) -> np.ndarray:
     return values
 
 
-# Polygons that are looked at: the largest, where a curve shows most.
+# How many polygons to check: the largest, where a curve is most visible.
 _LOOK = 256
 # Share of the largest value by which an affine function may miss the mean of its corners.
 _ROUNDING = 1e-9
@@ -209,20 +207,18 @@ def check_affine(
     part = _part(mesh, np.argsort(mesh.areas)[-_LOOK:])
     points = _mixtures(part, part.vertices[part.corners])
     inside = network.outputs(points) if site is None else network.values(points, site, units)
-    gap = np.abs(inside - _mixtures(part, values[part.corners])).max(initial=0.0)
-    if gap > _ROUNDING * max(np.abs(values).max(initial=0.0), 1e-300):
+    if not _close(_mixtures(part, values[part.corners]), inside, values):
         where = "the output" if site is None else f"layer {site.layer.name!r} ({site.layer.kind})"
         raise ValueError(f"what reaches {where} is not piecewise affine{_culprit(part, network)}")
 
 
 def _part(mesh: Mesh, chosen: np.ndarray) -> Mesh:
-    runs = [mesh.corners[mesh.starts[one] : mesh.starts[one + 1]] for one in chosen]
-    starts = np.concatenate([[0], np.cumsum([len(run) for run in runs])])
-    return Mesh(mesh.vertices, np.concatenate(runs), starts)
+    at, counts = runs(mesh.starts, chosen)
+    return Mesh(mesh.vertices, mesh.corners[at], np.concatenate([[0], np.cumsum(counts)]))
 
 
 def _mixtures(mesh: Mesh, corners: Float64[np.ndarray, "c f"]) -> Float64[np.ndarray, "r f"]:
-    """Return one mixture a polygon of values at its corners; uneven, as an even one would miss what is symmetric."""
+    """Return one mixture per polygon of values at its corners; uneven, as an even one would miss what is symmetric."""
     shares = (0.1 + 0.6180339887 * np.arange(len(corners)) % 1)[:, None]
     starts = mesh.starts[:-1]
     return np.add.reduceat(shares * corners, starts) / np.add.reduceat(shares, starts)
@@ -260,7 +256,9 @@ def _affine(mesh: Mesh, given: Tensor) -> bool:
     corners, inside = flat[: len(mesh.corners)], flat[len(mesh.corners) :]
     if len(inside) != len(mesh):
         return True
-    return bool(
-        np.abs(_mixtures(mesh, corners) - inside).max(initial=0.0)
-        <= _ROUNDING * max(np.abs(flat).max(initial=0.0), 1e-300)
-    )
+    return _close(_mixtures(mesh, corners), inside, flat)
+
+
+def _close(a: np.ndarray, b: np.ndarray, among: np.ndarray) -> bool:
+    """Say whether two arrays are equal but for rounding of values as large as those given."""
+    return bool(np.abs(a - b).max(initial=0.0) <= _ROUNDING * max(np.abs(among).max(initial=0.0), 1e-300))

@@ -1,7 +1,7 @@
-"""Convex polygons that tile a plane domain, and cutting all of them at once along where a function is zero.
+"""Convex polygons that tile a rectangle, and cutting all of them along the zero line of a function.
 
 Axes: V vertices, C corners, R polygons, F functions, E edges. A function is affine on every polygon and continuous, so
-its values at the vertices say all about it. Polygons that share a side share its two vertices: a cut makes one new
+its values at the vertices determine it. Polygons that share a side share its two vertices: a cut makes one new
 vertex on a side, for both of its polygons.
 """
 
@@ -18,6 +18,8 @@ from jaxtyping import Bool, Float64, Int8, Int64
 __all__ = ["Cutter", "Mesh", "Sides", "decision_segments", "depths", "nearest_polygon", "runs"]
 
 Positions = Int64[np.ndarray, " n"]
+Places = Float64[np.ndarray, "n 2"]
+Shares = Float64[np.ndarray, " n"]
 # The corners of several polygons, one after the other, and how many each has.
 Pieces = tuple[Int64[np.ndarray, " c"], Int64[np.ndarray, " p"]]
 
@@ -40,7 +42,7 @@ class Mesh:
 
     @cached_property
     def following(self) -> Int64[np.ndarray, " c"]:
-        """Return the vertex behind each corner, on the way round its polygon."""
+        """Return the next vertex after each corner, counter-clockwise around its polygon."""
         return self.corners[_following(self.starts)]
 
     @cached_property
@@ -198,9 +200,9 @@ class Cutter:
         self.origin = np.concatenate([self.origin[whole], *origins])
 
     def merge(self, rows: Positions, groups: Positions) -> None:
-        """Join those of some polygons that are of one group; the union of a group is convex.
+        """Merge the polygons of each group into one; the union of a group is convex.
 
-        What remains of a group are the sides that it does not share with itself, in order about its center.
+        Its outline consists of the sides that no two polygons of the group share, ordered by angle around its center.
         """
         _, group, size = np.unique(groups, return_inverse=True, return_counts=True)
         several = size[group] > 1
@@ -213,9 +215,9 @@ class Cutter:
         self._replace(rows, at, [joined], [self.origin[rows[first]]])
 
     def tidy(self, rows: Positions, since: int) -> None:
-        """Forget the corners in the middle of a side, of vertices from ``since`` on that only these polygons have.
+        """Remove the corners in the middle of a side whose vertices are numbered ``since`` or above.
 
-        They are left where polygons were cut and joined again.
+        They are left over where polygons were cut and merged again.
         """
         at, counts = runs(self._starts, rows)
         corners, starts = self._corners[at], _starts(counts)
@@ -225,7 +227,7 @@ class Cutter:
 
 
 def _piece(here: Positions, new: Positions, mine: Bool[np.ndarray, " n"], starts: Positions) -> Pieces:
-    """Return the corners on one side of a cut, the new vertices among them, and how many there are a polygon."""
+    """Return the corners on one side of a cut, the new vertices among them, and how many each polygon has."""
     both = np.stack([np.where(mine, here, -1), new], 1)
     there = both >= 0
     return both[there], np.add.reduceat(there.sum(1), starts)
@@ -245,7 +247,7 @@ def _starts(counts: Positions) -> Int64[np.ndarray, " r+1"]:
 
 
 def _following(starts: Int64[np.ndarray, " r+1"]) -> Positions:
-    """Return the place of the corner behind each corner."""
+    """Return the place of the next corner after each corner."""
     after = np.arange(1, starts[-1] + 1)
     after[starts[1:] - 1] = starts[:-1]
     return after
@@ -314,9 +316,7 @@ def decision_segments(mesh: Mesh, values: Float64[np.ndarray, "v o"]) -> Float64
     return np.concatenate(found)
 
 
-def _chords(
-    mesh: Mesh, gap: Float64[np.ndarray, " v"], values: Float64[np.ndarray, "v o"]
-) -> tuple[Float64[np.ndarray, "n 2 2"], Float64[np.ndarray, "n 2 o"]]:
+def _chords(mesh: Mesh, gap: Shares, values: Float64[np.ndarray, "v o"]) -> tuple[np.ndarray, np.ndarray]:
     """Return the two points on the outline of each polygon where a function is zero, and all values at them."""
     here, there = gap[mesh.corners], gap[mesh.following]
     # A zero at a corner belongs to the side that begins there.
@@ -330,9 +330,7 @@ def _chords(
     return ends, values[a] + share * (values[b] - values[a])
 
 
-def _uncovered(
-    ours: Float64[np.ndarray, "n 2"], others: Float64[np.ndarray, "n 2 o"]
-) -> tuple[Float64[np.ndarray, " n"], Float64[np.ndarray, " n"]]:
+def _uncovered(ours: Places, others: Float64[np.ndarray, "n 2 o"]) -> tuple[Shares, Shares]:
     """Return the share of each chord, from and to, on which no other function exceeds ours."""
     lead = ours[..., None] - others
     first, last = lead[:, 0], lead[:, 1]
@@ -343,8 +341,8 @@ def _uncovered(
     return begin, end
 
 
-def nearest_polygon(mesh: Mesh, points: Float64[np.ndarray, "n 2"]) -> Int64[np.ndarray, " n"]:
-    """Return the polygon in which each point lies deepest, of all; meant for few points."""
+def nearest_polygon(mesh: Mesh, points: Places) -> Positions:
+    """Return the polygon in which each point lies deepest; it compares all polygons, and is meant for few points."""
     found = np.empty(len(points), np.int64)
     step = max(1, _CHUNK // len(mesh.corners))
     for begin in range(0, len(points), step):
@@ -354,9 +352,7 @@ def nearest_polygon(mesh: Mesh, points: Float64[np.ndarray, "n 2"]) -> Int64[np.
     return found
 
 
-def depths(
-    mesh: Mesh, points: Float64[np.ndarray, "n 2"], polygons: Int64[np.ndarray, " n"]
-) -> Float64[np.ndarray, " n"]:
+def depths(mesh: Mesh, points: Places, polygons: Positions) -> Float64[np.ndarray, " n"]:
     """Return how far inside its polygon each point lies; negative outside."""
     if len(points) == 0:
         return np.empty(0)

@@ -21,10 +21,12 @@ import torch
 from jaxtyping import Float, Float64, Int64, UInt8, UInt32
 from torch import Tensor, nn
 
-from metriscope.common.threads import workers_available
+from metriscope.common.threads import row_slices, workers_available
 from metriscope.common.validation import instance, integer, label_array, number, one_of, real_tensor
 from metriscope.rng import stream
+from metriscope.vq.capture.capture import capture
 from metriscope.vq.capture.patterns import Patterns
+from metriscope.vq.measures.kernel import check_same_layers
 
 __all__ = ["Index", "local_complexity", "naswot_score", "novelty", "pattern_multiplicities", "region_count"]
 
@@ -106,11 +108,7 @@ def _check_patterns(train: Patterns, test: Patterns) -> None:
     instance(test, "test", Patterns)
     if len(train) == 0 or len(test) == 0:
         raise ValueError(f"novelty needs at least one training and one test point, got {len(train)} and {len(test)}")
-    known, asked = ([(layer.name, layer.width) for layer in p.layers] for p in (train, test))
-    if known != asked:
-        raise ValueError(
-            f"training and test patterns must be of the same layers (name, width), got {known} and {asked}"
-        )
+    check_same_layers(train.layers, test.layers)
     if train.width == 0:
         raise ValueError("patterns without any unit cannot be compared")
 
@@ -131,7 +129,7 @@ def _groups(known: np.ndarray, asked: np.ndarray) -> Iterator[tuple[Any, np.ndar
 def _exact(train: UInt8[np.ndarray, "m b"], test: UInt8[np.ndarray, "n b"], k: int) -> UInt32[np.ndarray, " n"]:
     """Return the k-th smallest distance of each test row, keeping the k best while passing over blocks."""
     nearest = np.full((len(test), k), np.iinfo(np.uint32).max, np.uint32)
-    blocks = [slice(start, start + _TEST_ROWS) for start in range(0, len(test), _TEST_ROWS)]
+    blocks = list(row_slices(len(test), _TEST_ROWS))
     with ThreadPoolExecutor(workers_available()) as pool:
         for start in range(0, len(train), _TRAIN_ROWS):
             packed = nk.hammings_pack(train[start : start + _TRAIN_ROWS], dtype="uint1")
@@ -289,10 +287,8 @@ def local_complexity(
     >>> local_complexity(model, np.zeros(2), 1.0), local_complexity(model, np.full(2, 9.0), 1.0)
     (1, 0)
     """
-    corners = _corners(_checked_point(point), radius, samples, _directions(seed, generator))
-    # Capture is heavy, and the other counts do without it.
-    from metriscope.vq.capture.capture import capture
-
+    given, radius = _checked_point(point), number(radius, "radius", "(0, inf)")
+    corners = _corners(given, radius, _directions(given.numel(), samples, seed, generator))
     # Of an array capture chooses the precision itself; a tensor keeps its own.
     data = corners if isinstance(point, Tensor) else corners.numpy()
     packed = capture(model, data, **options).packed
@@ -343,21 +339,19 @@ def _checked_point(point: Any) -> Tensor:
     return found
 
 
-def _directions(seed: int, generator: torch.Generator | None) -> Callable[[int], torch.Generator]:
+def _directions(features: int, samples: int | None, seed: int, generator: torch.Generator | None) -> Tensor:
+    """Return random directions as columns, not yet orthogonal."""
+    count = integer(min(features, _DIRECTIONS) if samples is None else samples, "samples", 1, features)
     if generator is None:
-        return lambda i: stream(seed, "local-complexity", i)
-    return lambda i: instance(generator, "generator", torch.Generator)
+        streams = [stream(seed, "local-complexity", i) for i in range(count)]
+    else:
+        streams = [instance(generator, "generator", torch.Generator)] * count
+    return torch.stack([torch.randn(features, generator=one, dtype=torch.float64) for one in streams], dim=1)
 
 
-def _corners(
-    point: Float[Tensor, "*shape"], radius: float, samples: int | None, source: Callable[[int], torch.Generator]
-) -> Tensor:
+def _corners(point: Float[Tensor, "*shape"], radius: float, directions: Float64[Tensor, "f k"]) -> Tensor:
     """Return the corners, those in the positive directions first."""
-    features = point.numel()
-    count = min(features, _DIRECTIONS) if samples is None else samples
-    radius, count = number(radius, "radius", "(0, inf)"), integer(count, "samples", 1, features)
-    drawn = [torch.randn(features, generator=source(i), dtype=torch.float64) for i in range(count)]
     # A positive diagonal of R makes the orthonormal columns uniformly distributed.
-    axes, triangle = torch.linalg.qr(torch.stack(drawn, dim=1))
-    steps = radius * (axes * triangle.diagonal().sign()).mT.reshape(count, *point.shape)
+    axes, triangle = torch.linalg.qr(directions)
+    steps = radius * (axes * triangle.diagonal().sign()).mT.reshape(-1, *point.shape)
     return torch.cat([point + steps, point - steps]).to(point.dtype)

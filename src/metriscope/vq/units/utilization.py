@@ -11,7 +11,6 @@ a positive scale of a unit; reordering units reorders the rows. Flipping a unit'
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -19,12 +18,15 @@ import numpy as np
 import pandas as pd
 from jaxtyping import Bool, Float64, Int64, UInt8
 
+from metriscope.common.threads import row_slices
 from metriscope.common.validation import instance, integer, number, one_of
+from metriscope.vq.capture.capture import capture
 from metriscope.vq.capture.patterns import Layer, Patterns
 
 __all__ = ["STATUSES", "By", "Utilization", "UtilizationTracker", "utilization"]
 
 By: TypeAlias = Literal["unit", "channel"]
+Counts = Int64[np.ndarray, " u"]
 
 STATUSES = ("dead", "rare", "always on", "active")
 
@@ -126,16 +128,16 @@ def utilization(p: Patterns, rare: float = 0.01, by: By = "unit") -> Utilization
     2     2     1.0  always on         <NA>
     3     3     0.5     active            0
     """
-    _check(p, rare, by)
+    if len(instance(p, "p", Patterns)) == 0 or p.width == 0:
+        raise ValueError(f"utilization needs at least one point and one unit, got {len(p)} and {p.width}")
+    _check(rare, by)
     parts = [_layer_table(p.packed[:, span], layer, rare, by) for span, layer in zip(p.spans, p.layers, strict=True)]
     names = [np.full(len(part["unit"]), layer.name, dtype=object) for part, layer in zip(parts, p.layers, strict=True)]
     columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
     return Utilization(points=len(p), rare=rare, layer=np.concatenate(names), **columns)
 
 
-def _check(p: Patterns, rare: float, by: str) -> None:
-    if len(instance(p, "p", Patterns)) == 0 or p.width == 0:
-        raise ValueError(f"utilization needs at least one point and one unit, got {len(p)} and {p.width}")
+def _check(rare: float, by: str) -> None:
     number(rare, "rare", "[0, 1]")
     one_of(by, "by", get_args(By))
 
@@ -159,29 +161,22 @@ def _layer_table(packed: UInt8[np.ndarray, "n b"], layer: Layer, rare: float, by
     status = np.select([on == 0, on == bits, active < rare], ["dead", "always on", "rare"], "active")
     start = np.unpackbits(packed[0], count=layer.width).astype(bool)
     same, opposite = _partners(digests[groups], start[groups], (on > 0) & (on < bits))
-    return {
-        "unit": np.arange(len(groups)),
-        "active": active,
-        "status": status.astype(object),
-        "duplicate_of": same,
-        "opposite_of": opposite,
-    }
+    found = {"unit": np.arange(len(groups)), "active": active, "status": status.astype(object)}
+    return {**found, "duplicate_of": same, "opposite_of": opposite}
 
 
-def _count_and_hash(
-    packed: UInt8[np.ndarray, "n b"], width: int
-) -> tuple[Int64[np.ndarray, " u"], UInt8[np.ndarray, "u h"]]:
-    """Return of every bit how often it is 1, and a digest of where it differs from its first value."""
+def _count_and_hash(packed: UInt8[np.ndarray, "n b"], width: int) -> tuple[Counts, UInt8[np.ndarray, "u h"]]:
+    """Return how often every bit is 1, and a digest of where it differs from its first value."""
     counts, digests = [np.zeros(0, np.int64)], []
     for start in range(0, packed.shape[1], _BYTES):
-        on, columns = _turn(packed[:, start : start + _BYTES])
+        on, columns = _columns(packed[:, start : start + _BYTES])
         counts.append(on)
         digests += [hashlib.blake2b(column, digest_size=16).digest() for column in columns]
     found = np.frombuffer(b"".join(digests), np.uint8).reshape(len(digests), 16)
     return np.concatenate(counts)[:width], found[:width]
 
 
-def _turn(packed: UInt8[np.ndarray, "n b"]) -> tuple[Int64[np.ndarray, " u"], UInt8[np.ndarray, "u m"]]:
+def _columns(packed: UInt8[np.ndarray, "n b"]) -> tuple[Counts, UInt8[np.ndarray, "u m"]]:
     """Return how often each bit is 1, and its column against its first value, packed along the points.
 
     Against the first value a column and its opposite look alike, so one digest finds both.
@@ -190,27 +185,22 @@ def _turn(packed: UInt8[np.ndarray, "n b"]) -> tuple[Int64[np.ndarray, " u"], UI
     on = np.zeros(units, np.int64)
     columns = np.empty((units, -(-n // 8)), np.uint8)
     first = np.unpackbits(packed[0])
-    for rows in _row_blocks(n):
+    for rows in row_slices(n, _ROWS):
         bits = np.unpackbits(packed[rows], axis=1)
         on += bits.sum(0, dtype=np.int64)
-        turned = np.ascontiguousarray((bits ^ first).T)
-        columns[:, rows.start // 8 : -(-rows.stop // 8)] = np.packbits(turned, axis=1)
+        transposed = np.ascontiguousarray((bits ^ first).T)
+        columns[:, rows.start // 8 : -(-rows.stop // 8)] = np.packbits(transposed, axis=1)
     return on, columns
-
-
-def _row_blocks(n: int) -> Iterator[slice]:
-    for start in range(0, n, _ROWS):
-        yield slice(start, min(n, start + _ROWS))
 
 
 def _partners(
     digests: UInt8[np.ndarray, "c q h"], start: Bool[np.ndarray, "c q"], varies: Bool[np.ndarray, " c"]
-) -> tuple[Int64[np.ndarray, " c"], Int64[np.ndarray, " c"]]:
+) -> tuple[Counts, Counts]:
     """Return the first earlier unit with the same columns, and the first with the opposite ones; -1 for none."""
     same, opposite = np.full((2, len(digests)), -1)
-    turned = start ^ start[:, :1]
+    flipped = start ^ start[:, :1]
     units = np.flatnonzero(varies).tolist()
-    sides = {unit: (digests[unit].tobytes(), turned[unit].tobytes(), bool(start[unit, 0])) for unit in units}
+    sides = {unit: (digests[unit].tobytes(), flipped[unit].tobytes(), bool(start[unit, 0])) for unit in units}
     # Written last to first, so that the first unit of each kind stays.
     first = {sides[unit]: unit for unit in reversed(units)}
     for unit, (columns, places, side) in sides.items():
@@ -253,8 +243,7 @@ class UtilizationTracker:
 
     def __init__(self, model: Any, x: Any, every: int = 1, rare: float = 0.01, by: By = "unit", **options: Any) -> None:
         self.model, self.x, self.every = model, x, integer(every, "every")
-        number(rare, "rare", "[0, 1]")
-        one_of(by, "by", get_args(By))
+        _check(rare, by)
         self.rare, self.by, self.options = rare, by, options
         self.records: dict[int, Utilization] = {}
 
@@ -262,9 +251,6 @@ class UtilizationTracker:
         """Measure and return the model's utilization, or None if this step is not one to measure."""
         if step % self.every:
             return None
-        # Capture is heavy, and not needed to read tables.
-        from metriscope.vq.capture.capture import capture
-
         self.records[step] = utilization(capture(self.model, self.x, **self.options), self.rare, self.by)
         return self.records[step]
 
