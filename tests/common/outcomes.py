@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
-from validation.cases import CASES, Case, numbers
-from validation.odd import Kind, kinds_of
+from common.cases import CASES, Case, numbers
+from common.odd import Kind, kinds_of
 
 # Words of the machinery below, which say nothing to whoever made the mistake.
 MACHINERY = re.compile(

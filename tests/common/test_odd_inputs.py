@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
-from validation.cases import CASES, COV, LABELS, MEAN, PATTERNS, POINTS, WEIGHT, linear, network
-from validation.odd import kinds_of
-from validation.outcomes import outcomes
+from common.cases import CASES, COV, LABELS, MEAN, PATTERNS, POINTS, WEIGHT, linear, network
+from common.odd import kinds_of
+from common.outcomes import outcomes
 
 import metriscope as ms
 from metriscope import data, functional, probes
