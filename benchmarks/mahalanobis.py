@@ -1,8 +1,8 @@
 """Ask how much faster twenty trials of all three activations train here than one by one, or in JAX.
 
-Prints milliseconds an epoch of all sixty networks and ratios; peers are interleaved, the best of several counts.
+Prints milliseconds per epoch of all sixty networks and ratios; peers are interleaved, the best of several counts.
 The plain way: ``nn.Linear``, autograd, ``torch.optim.Adam``, the loss read each epoch, one network after another.
-JAX: ``vmap`` over trials, ``lax.scan`` over epochs, one ``jit`` an activation. Compilation is left out for all.
+JAX: ``vmap`` over trials, ``lax.scan`` over epochs, one ``jit`` per activation. Compilation is left out for all.
 """
 
 from __future__ import annotations
@@ -159,7 +159,7 @@ def main() -> None:
         contenders["jax"] = in_jax
     except ImportError:
         print("JAX is not installed; its column is left out (pip install 'metriscope[bench]')")
-    print(f"{TRIALS} trials x {len(ACTIVATIONS)} activations, milliseconds an epoch, best of {ROUNDS}, interleaved")
+    print(f"{TRIALS} trials x {len(ACTIVATIONS)} activations, milliseconds per epoch, best of {ROUNDS}, interleaved")
     print(f"losses after 20 epochs agree to {agreement(contenders):.1e} (relative, 10-D)")
     for row in ROWS:
         best = dict.fromkeys(contenders, float("inf"))

@@ -92,7 +92,7 @@ def lines() -> Iterator[str]:
         rate, ratio = len(found) / ours, loop / ours
         yield f"{len(widths)} x {widths[0]}: {len(found):,} regions, ours {ours:.4f} s, loop {loop:.3f} s"
         met = [("met" if ok else "MISSED") for ok in (rate >= LEAST_REGIONS, ratio >= LEAST_RATIO)]
-        yield f"    {rate:,.0f} regions a second (asked {LEAST_REGIONS:,}: {met[0]})"
+        yield f"    {rate:,.0f} regions per second (asked {LEAST_REGIONS:,}: {met[0]})"
         yield f"    {ratio:.1f}x faster (asked {LEAST_RATIO}x: {met[1]})"
 
 

@@ -107,7 +107,7 @@ def lines(form: str) -> Iterator[str]:
         for name, run in contenders.items():
             best[name] = min(best[name], timed(run) / (EPOCHS if name == "ours" else 1))
     yield f"{form}: {note}, packed in {packing:.1f} s to {packed.packed.density:.0%} of the dense work"
-    yield "    ms an epoch: " + ", ".join(f"{name} {value:,.0f}" for name, value in best.items())
+    yield "    ms per epoch: " + ", ".join(f"{name} {value:,.0f}" for name, value in best.items())
     ratio, asked = best["bare"] / best["ours"], ASKED[form]
     yield f"    {ratio:.2f}x the bare dense products (asked {asked:g}x: {'met' if ratio >= asked else 'MISSED'})"
     yield f"    {best['plain'] / best['ours']:.1f}x the plain loop"

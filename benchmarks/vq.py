@@ -6,7 +6,7 @@ its own, all libraries included.
 
 Kernel: ``scipy.spatial.distance.cdist``, and ``faiss.hammings`` where faiss is installed. Embedding and alignment: the
 bare float32 products of sign matrices that lie in memory already. Heat: float32 kernels, tile by tile in memory that
-is used again, two exponentials and three products a pair and scale.
+is used again, two exponentials and three products per pair and scale.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ POINTS, MANY, PAIRED = 10_000, 1_000_000, 60_000
 # Points and units of the networks whose points are shuffled.
 SHUFFLED = ((2_000, 288), (2_000, 16_384), (60_000, 288), (MANY, 288))
 UNITS, SCALES = 288, np.geomspace(10, 1000, 50)
-# Bits of a point; rounds; rows that faiss and scipy are timed on.
+# Bits per point; rounds; rows that faiss and scipy are timed on.
 KERNELS = ((128, 7, 10_000, 300), (1_536, 5, 2_000, 40), (16_384, 3, 300, 4))
 
 Run = Callable[[], object]

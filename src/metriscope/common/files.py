@@ -18,8 +18,6 @@ from typing import IO
 from metriscope.common.errors import Damage, reason
 
 __all__ = [
-    "DAMAGED",
-    "TEMPORARY",
     "abandoned",
     "entries",
     "read",

@@ -1,9 +1,9 @@
-"""Checks at the public door: whatever users pass becomes a plain array, tensor or number, or one clear sentence.
+"""Argument checks: whatever users pass becomes a plain array, tensor or number, or raises one clear sentence.
 
-Public functions check their arguments here once and compute without further checks. Every refusal is a ``ValueError``
-of one sentence that names the argument and says what was expected and what came. Shapes are written as one word per
-axis, ``"points features"``: the same word is the same size, within one array and, through ``sizes``, between several;
-a number is a fixed size; ``*`` in front and ``...`` behind stand for any axes there.
+Public functions check their arguments here once and compute without further checks. Every error is a ``ValueError`` of
+one sentence that names the argument and says what was expected and what was given. Shapes are written as one word per
+axis, ``"points features"``: the same word means the same size, within one array and, through ``sizes``, across several;
+a number is a fixed size; ``*`` at the front and ``...`` at the end stand for any number of axes.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ _LONGEST = 60
 
 
 def described(value: Any) -> str:
-    """Return a few words for what came: short values as they are, anything else by its type.
+    """Return a short description of a value: short values as they are, anything else by its type.
 
     >>> described(None), described("abc"), described(np.zeros((2, 3))), described({"a": 1})
     ('None', "'abc'", 'a float64 array of shape (2, 3)', 'a dict')
@@ -93,7 +93,7 @@ def real_tensor(
 def real_array(
     value: Any, name: str, shape: str = "*", sizes: Sizes | None = None, finite: bool = True, empty: bool = False
 ) -> np.ndarray:
-    """Return a contiguous float64 array of what may be a tensor, an array, a table or nested lists.
+    """Return a tensor, array, table or nested lists as a contiguous float64 array.
 
     >>> real_array(np.arange(3)[::-1], "x", "points")
     array([2., 1., 0.])
@@ -106,7 +106,7 @@ def real_array(
 
 
 def float64_tensor(value: Any, name: str, shape: str = "*", sizes: Sizes | None = None) -> Tensor:
-    """Return a finite float64 tensor on the processor, without gradient: what is measured, not trained.
+    """Return a finite float64 tensor on the CPU, without gradient, for measuring rather than training.
 
     >>> float64_tensor([1, 2], "mean", "features")
     tensor([1., 2.], dtype=torch.float64)
@@ -143,7 +143,7 @@ def contiguous(found: np.ndarray) -> np.ndarray:
     >>> contiguous(np.zeros(1)[::-1]).strides
     (8,)
     """
-    # numpy takes a stride along an axis of one for contiguous whatever it is.
+    # numpy ignores the stride of an axis of length one.
     fine = found.flags.c_contiguous and all(stride >= 0 for stride in found.strides)
     return found if fine else found.copy(order="C")
 
@@ -166,7 +166,7 @@ def label_array(value: Any, name: str, count: int) -> np.ndarray:
 
 
 def plain_array(value: Any, name: str, kinds: str = "fiub") -> np.ndarray:
-    """Return an array of numpy's own class and byte order, of one of the ``kinds`` of dtype; copied only if need be.
+    """Return a plain numpy array in native byte order whose dtype is one of ``kinds``; copied only if necessary.
 
     >>> plain_array([1, 2], "x").dtype.kind
     'i'
@@ -196,20 +196,20 @@ def covariance(value: Any, name: str = "cov", features: str = "features", sizes:
     torch.float64
     """
     given = real_tensor(value, name, f"* {features} {features}", sizes)
-    # A product A Aᵀ of this precision may miss symmetry by its own rounding and no more.
+    # A product A Aᵀ may be asymmetric by the rounding of its precision, but not by more.
     plain = given.detach()
     largest = plain.abs().amax(dim=(-2, -1))
     gap = (plain - plain.mT).abs().amax(dim=(-2, -1))
     wrong = ~(gap <= given.shape[-1] * torch.finfo(given.dtype).eps * largest)
     if not _values_hidden(given) and bool(wrong.any()):
         _refuse(name, "be symmetric", f"entries that differ from their mirror by up to {float(gap.max()):.3g}")
-    # In float64 what was rounding before would be asymmetry.
+    # In float64 this rounding would count as asymmetry.
     full = given.double()
     return full if given.dtype == torch.float64 else full + (full.mT - full) / 2
 
 
 def check_shape(shape: tuple[int, ...], name: str, axes: str, sizes: Sizes | None, empty: bool) -> None:
-    """Refuse a shape that is not as described; sizes that were not known before are known afterwards.
+    """Raise unless a shape is as described; sizes of new words are added to ``sizes``.
 
     >>> check_shape((5, 2), "x", "points features", {"features": 3}, empty=False)
     Traceback (most recent call last):
@@ -236,7 +236,7 @@ def listed(values: Any) -> Any:
 
 
 def require_finite(found: Tensor | np.ndarray, name: str) -> None:
-    """Refuse NaN and infinity, and say how many there are and where the first is.
+    """Raise if there is NaN or infinity, and say how many there are and where the first is.
 
     >>> require_finite(np.array([[1.0, np.nan]]), "x")
     Traceback (most recent call last):
@@ -252,7 +252,7 @@ def require_finite(found: Tensor | np.ndarray, name: str) -> None:
 
 
 def require_tensors(**tensors: Any) -> None:
-    """Refuse what is no dense tensor of real numbers; no value is read, so that forward passes may ask for it.
+    """Raise unless all are dense tensors of real numbers; no value is read, so forward passes can afford it.
 
     >>> require_tensors(x=[1.0])
     Traceback (most recent call last):
@@ -265,7 +265,7 @@ def require_tensors(**tensors: Any) -> None:
 
 
 def same_precision(*tensors: Tensor) -> tuple[Tensor, ...]:
-    """Return tensors in the precision that holds all of them, floating-point at least."""
+    """Return tensors in one common floating-point dtype that can represent all of them."""
     first = tensors[0].dtype
     if first.is_floating_point and all(one.dtype == first for one in tensors):
         return tensors
@@ -277,11 +277,11 @@ def same_precision(*tensors: Tensor) -> tuple[Tensor, ...]:
 
 
 def broadcast_axes(behind: int | Sequence[int], **tensors: Tensor) -> None:
-    """Refuse tensors whose axes in front of the last ones, ``behind`` of each, do not broadcast."""
+    """Raise unless the axes before the last ``behind`` ones of each tensor broadcast."""
     counts = [behind] * len(tensors) if isinstance(behind, int) else behind
     fronts = {name: tuple(one.shape[: one.ndim - k]) for k, (name, one) in zip(counts, tensors.items(), strict=True)}
     try:
-        # PyTorch's own function loads its symbolic algebra, which takes seconds.
+        # PyTorch's own function imports sympy, which takes seconds.
         np.broadcast_shapes(*fronts.values())
     except ValueError:
         got = ", ".join(f"{front} of {name}" for name, front in fronts.items())
@@ -289,7 +289,7 @@ def broadcast_axes(behind: int | Sequence[int], **tensors: Tensor) -> None:
 
 
 def integer(value: Any, name: str, least: int | None = 1, most: int | None = None) -> int:
-    """Return a whole number from ``least`` to ``most``; a boolean is none.
+    """Return a whole number from ``least`` to ``most``; a boolean does not count as one.
 
     >>> integer(np.int64(3), "k"), integer(0, "epochs", least=0)
     (3, 0)
@@ -315,7 +315,7 @@ def _integers(least: int | None, most: int | None) -> str:
 
 
 def number(value: Any, name: str, interval: str = "(-inf, inf)") -> float:
-    """Return a real number of an interval, written as in mathematics; a boolean is none.
+    """Return a real number of an interval such as ``"[0, 1)"``; a boolean does not count as one.
 
     >>> number(0.95, "confidence", "(0, 1)")
     0.95
@@ -335,7 +335,7 @@ def number(value: Any, name: str, interval: str = "(-inf, inf)") -> float:
 
 
 def one_of(value: Any, name: str, choices: Iterable[str]) -> str:
-    """Return a word that is one of the choices."""
+    """Return ``value`` if it is one of the choices."""
     words = list(choices)
     if not isinstance(value, str) or value not in words:
         _refuse(name, f"be one of {', '.join(words)}", described(value))
@@ -343,7 +343,7 @@ def one_of(value: Any, name: str, choices: Iterable[str]) -> str:
 
 
 def instance(value: Any, name: str, kind: type[T]) -> T:
-    """Return an object of one type."""
+    """Return ``value`` if it is an instance of a type."""
     if not isinstance(value, kind):
         home = kind.__module__.split(".")[0]
         full = f"torch.nn.{kind.__name__}" if kind.__module__.startswith("torch.nn") else f"{home}.{kind.__name__}"
@@ -352,7 +352,7 @@ def instance(value: Any, name: str, kind: type[T]) -> T:
 
 
 def _values_hidden(found: Tensor) -> bool:
-    """Say whether a transformation or the compiler holds the values back."""
+    """Return whether values cannot be read, inside a torch.func transform or the compiler."""
     return torch.compiler.is_compiling() or is_functorch_wrapped_tensor(found)
 
 
@@ -395,5 +395,5 @@ def _held(value: Any, found: np.ndarray) -> str:
 
 
 def _from_numpy(found: np.ndarray) -> Tensor:
-    # PyTorch warns of memory that may not be written.
+    # PyTorch warns about read-only memory.
     return torch.from_numpy(contiguous(found) if found.flags.writeable else found.copy())

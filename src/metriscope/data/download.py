@@ -130,7 +130,7 @@ def _write(path: Path, fill: Callable[[IO[bytes]], None], file: File) -> None:
 
 
 def _fill(stream: IO[bytes], url: str, bar: DownloadBar | None) -> None:
-    import pooch  # type: ignore[import-untyped]
+    import pooch
 
     # With a content encoding, the received bytes would be decoded on arrival and have another SHA-256.
     plain = {"Accept-Encoding": "identity"}

@@ -17,18 +17,7 @@ from metriscope.runs.address import DIGITS
 from metriscope.runs.checkpoint import CHECKPOINTS, check, decode
 from metriscope.runs.codec import from_json, to_json
 
-__all__ = [
-    "LEASES",
-    "MANIFEST",
-    "Problem",
-    "faults",
-    "manifest",
-    "problems",
-    "read_fields",
-    "read_listed",
-    "read_manifest",
-    "run_folders",
-]
+__all__ = ["Problem", "faults", "manifest", "problems", "read_fields", "read_listed", "read_manifest", "run_folders"]
 
 MANIFEST, LEASES = "manifest.json", "leases"
 _ALWAYS = ("provenance.json", "record.json", "spec.json", "weights.safetensors")

@@ -19,20 +19,7 @@ from numba import njit
 from metriscope.train.kernels import EXP, EXP_RANGE, HALF, ONE, ZERO, F, I, chosen, compiled
 from metriscope.train.sparse_points import GROUP
 
-__all__ = [
-    "ACTIVE",
-    "HEADS",
-    "HIDDEN",
-    "KERNELS",
-    "OUTPUTS",
-    "Room",
-    "aligned",
-    "descend",
-    "learn",
-    "measure",
-    "prepare",
-    "room",
-]
+__all__ = ["Room", "aligned", "descend", "learn", "measure", "prepare", "room"]
 
 HIDDEN = {"relu": 0, "abs": 1}
 HEADS = {"linear": 0, "offset-l2": 1}

@@ -24,18 +24,7 @@ from metriscope.nn import ARCHITECTURES, build
 from metriscope.train import sparse_points
 from metriscope.train.sparse_points import GROUP, PADDING, round_up
 
-__all__ = [
-    "AutogradClassifier",
-    "Classifier",
-    "Examples",
-    "Network",
-    "Scores",
-    "advance",
-    "classifier",
-    "compilable",
-    "examples",
-    "measure",
-]
+__all__ = ["AutogradClassifier", "Classifier", "Examples", "Scores", "advance", "classifier", "examples", "measure"]
 
 # The sum over blocks is computed in this many parts, independent of the number of threads.
 PARTS = 2

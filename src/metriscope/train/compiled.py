@@ -21,18 +21,7 @@ from numba import njit
 from metriscope.train.kernels import EXP, EXP_RANGE, HALF, ONE, ZERO, F, I, compiled
 from metriscope.train.sparse_points import round_up
 
-__all__ = [
-    "ACTIVATIONS",
-    "ROWS",
-    "WIDE",
-    "WIDE_ROWS",
-    "backward",
-    "blocks",
-    "descend",
-    "padded",
-    "trainer",
-    "wide_trainer",
-]
+__all__ = ["ACTIVATIONS", "backward", "blocks", "descend", "padded", "trainer", "wide_trainer"]
 
 # Rows of a block, for :func:`trainer` and :func:`wide_trainer`: the pre-activations of 200 units are 400 and 800 kB,
 # which fits into the second-level cache.

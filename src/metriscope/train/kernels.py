@@ -15,7 +15,7 @@ from numba import njit
 
 from metriscope.train.sparse_points import GROUP, PADDING
 
-__all__ = ["EXP", "EXP_RANGE", "HALF", "ONE", "ZERO", "F", "I", "Kernels", "chosen", "compiled", "plain", "vectors"]
+__all__ = ["Kernels", "chosen", "compiled", "plain", "vectors"]
 
 _SWITCH = "METRISCOPE_PLAIN_KERNELS"
 # More columns than any row has.
@@ -29,13 +29,8 @@ _FAST = {"contract", "reassoc", "nsz", "arcp"}
 compiled = njit(nogil=True, fastmath=_FAST, error_model="numpy", boundscheck=False)
 
 # exp on [-ln2/2, ln2/2] as 1 + r + r^2 P(r): Cephes' single-precision coefficients, relative error 2e-7.
-EXP = (
-    F(1.9875691500e-4),
-    F(1.3981999507e-3),
-    F(8.3334519073e-3),
-    F(4.1665795894e-2),
-    F(1.6666665459e-1),
-    F(5.0000001201e-1),
+EXP = tuple(
+    np.array([1.9875691500e-4, 1.3981999507e-3, 8.3334519073e-3, 4.1665795894e-2, 1.6666665459e-1, 5.0000001201e-1], F)
 )
 # log2(e), and ln(2) as a sum of two numbers.
 EXP_RANGE = F(1.44269504), F(0.693359375), F(-2.12194440e-4)

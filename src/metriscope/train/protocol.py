@@ -6,6 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from metriscope.common.validation import integer, number, one_of
+
 __all__ = ["Protocol", "recorded_epochs"]
 
 LOSSES = ("mse", "cross-entropy", "bce")
@@ -53,20 +55,15 @@ class Protocol:
     loss: str = "mse"
 
     def __post_init__(self) -> None:
-        if self.epochs < 0:
-            raise ValueError(f"epochs must be zero or more, not {self.epochs}")
-        if self.optimizer not in OPTIMIZERS:
-            raise ValueError(f"unknown optimizer {self.optimizer!r}: there are {', '.join(OPTIMIZERS)}")
-        if self.loss not in LOSSES:
-            raise ValueError(f"unknown loss {self.loss!r}: there are {', '.join(LOSSES)}")
-        if not self.lr > 0:
-            raise ValueError(f"the learning rate must be positive, not {self.lr}")
-        if not all(0 <= beta < 1 for beta in self.betas):
-            raise ValueError(f"betas must lie in [0, 1), not {self.betas}")
-        if not self.eps > 0:
-            raise ValueError(f"eps must be positive, not {self.eps}")
-        if self.batch_size is not None and self.batch_size < 1:
-            raise ValueError(f"the batch size must be at least 1, not {self.batch_size}")
+        integer(self.epochs, "epochs", least=0)
+        one_of(self.optimizer, "optimizer", OPTIMIZERS)
+        one_of(self.loss, "loss", LOSSES)
+        number(self.lr, "lr", "(0, inf)")
+        number(self.eps, "eps", "(0, inf)")
+        for beta in self.betas:
+            number(beta, "betas", "[0, 1)")
+        if self.batch_size is not None:
+            integer(self.batch_size, "batch_size")
 
 
 def recorded_epochs(epochs: int, points: int = 240) -> np.ndarray:
@@ -96,8 +93,7 @@ def recorded_epochs(epochs: int, points: int = 240) -> np.ndarray:
     >>> len(recorded_epochs(250_000)) <= 240
     True
     """
-    if points < 2:
-        raise ValueError(f"the first and the last epoch make two points, not {points}")
+    integer(points, "points", least=2)
     if epochs <= points:
         return np.arange(epochs)
     ladder = np.unique(np.rint(np.geomspace(1, epochs, points - 1)).astype(np.int64)) - 1
