@@ -127,7 +127,7 @@ def _collapse_evidence(tables: Tables) -> tuple[Evidence, ...]:
     for key, text in (INACTIVE | {"never": "none"}).items() if len(last) else ():
         known = ", ".join(f"{mean:g}" for mean in select(theirs, threshold=key)["mean"])
         label = f"ReLU2 outputs, % active for {text} of training images"
-        rows.append(Evidence(label, mean_text(last[key]), known or None, f"{SOURCE}, author's notes"))
+        rows.append(Evidence(label, mean_text(last[key]), known or None, f"{SOURCE} and its author's notes"))
     return (*_beside("C12")(tables), *rows)
 
 
