@@ -179,7 +179,7 @@ Driver(Store(Path(sys.argv[1])), print).perform(asked.jobs(), WORK, "training")
 
 @pytest.mark.slow  # three compilations; the driver's own tests kill jobs too
 @pytest.mark.skipif(not hasattr(signal, "SIGKILL"), reason="needs kill -9")
-def test_a_killed_call_goes_on_to_the_same_bits(tmp_path):
+def test_a_killed_call_resumes_to_bit_identical_weights(tmp_path):
     environment = {**os.environ, "METRISCOPE_CHECKPOINT_SECONDS": "0.2"}
     command = [sys.executable, "-c", SCRIPT, str(tmp_path / "killed")]
     process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)

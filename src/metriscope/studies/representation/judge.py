@@ -28,7 +28,7 @@ SOURCE, PERTURBATIONS = "Oursland 2025", "Oursland 2024b"
 POINT = "The columns that the paper prints for one network differ by up to about a point."
 TENFOLD = "Ten times what counts as the same."
 TENTH = "One of ten outputs."
-THREEFOLD = "The paper calls printed deviations that differ by more than tenfold high variance; three is far less."
+THREEFOLD = "The paper prints deviations more than tenfold apart and calls this high variance; threefold is far less."
 THIRD = "About two standard deviations of a network's accuracy over seeds (0.17 points in the paper)."
 AHEAD = "Best means above; the paper does not say by how much."
 FACTOR = "More stable means a smaller deviation over runs; the paper does not say by how much."
@@ -127,7 +127,7 @@ def _collapse_evidence(tables: Tables) -> tuple[Evidence, ...]:
     for key, text in (INACTIVE | {"never": "none"}).items() if len(last) else ():
         known = ", ".join(f"{mean:g}" for mean in select(theirs, threshold=key)["mean"])
         label = f"ReLU2 outputs, % active for {text} of training images"
-        rows.append(Evidence(label, mean_text(last[key]), known or None, f"{SOURCE}, author's notes"))
+        rows.append(Evidence(label, mean_text(last[key]), known or None, f"{SOURCE} and its author's notes"))
     return (*_beside("C12")(tables), *rows)
 
 

@@ -22,6 +22,7 @@ from metriscope.runs import Driver, Finished, Result, Run, once
 from metriscope.studies.records import Record
 from metriscope.studies.representation import plan as plans
 from metriscope.studies.representation.accuracy import measure as accuracy
+from metriscope.studies.representation.accuracy.measure import Curves, Density
 from metriscope.studies.representation.plan import RepresentationComparing, RepresentationTraining, Setting
 from metriscope.studies.representation.prototypes import measure as prototypes
 from metriscope.studies.representation.train import TrainedNetwork, images, tagged
@@ -47,7 +48,7 @@ class RepresentationResults:
     deviations: tuple[str, ...] = ()
     test_sizes: Mapping[str, int] = field(default_factory=dict)
     comparing: RepresentationComparing = field(default_factory=RepresentationComparing)
-    shapes: Mapping[tuple[str, str], accuracy.Density] = field(default_factory=dict)
+    shapes: Mapping[tuple[str, str], Density] = field(default_factory=dict)
     units: tuple[units.Unit, ...] = ()
     seen: Mapping[str, Mapping[str, Float[np.ndarray, "c d"]]] = field(default_factory=dict)
     alphas: Mapping[str, pd.DataFrame] = field(default_factory=dict)
@@ -61,7 +62,7 @@ class RepresentationResults:
         rows = accuracy.select(self.tables["runs"], setting=str(setting), network=network)
         return rows.set_index("seed")["test_accuracy"]
 
-    def curve(self, setting: Setting, network: str, name: str) -> accuracy.Curves:
+    def curve(self, setting: Setting, network: str, name: str) -> Curves:
         """Return observed epochs, and a loss or an error as seeds by epochs; an error of zero counts as one image."""
         part, _, what = name.partition("_")
         rows = accuracy.select(self.tables["histories"], setting=str(setting), network=network)

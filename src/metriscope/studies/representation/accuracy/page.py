@@ -229,11 +229,9 @@ def _epochs(results: RepresentationResults) -> tuple[Block, ...]:
         parts = [f"{gap:.2f} points from {name}" for name, gap in zip(gaps["column"], gaps["distance"], strict=True)]
         text += f"Our means at {length:,} epochs lie {' and '.join(parts)} (mean over steady networks). "
     placed = results.tables["placed"]
-    if placed.empty:
-        return (Prose(f"{text}No network of table 2 was run here."),)
     steady = placed[placed["network"].isin(results.comparing.steady)].groupby("column", sort=False)["our epoch"]
-    reached = ", ".join(f"{part.count()} of {len(part)} of {column}" for column, part in steady)
-    text += f"Of the printed means of steady networks, our own mean curves reach {reached or 'none'}."
+    reached = ", ".join(f"{part.count()} of {len(part)} in {column}" for column, part in steady)
+    text += f"Of the printed means of steady networks, our own mean curves reach {reached or 'none: none was run'}."
     return Prose(text), Details("Every printed mean on our curves", (_reached(placed),))
 
 
