@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 from dataclasses import dataclass
 from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -129,7 +130,7 @@ def one_lost(dim: int) -> probes.LostDirections:
 
 def _measured(
     network: TrainedDistance, problem: DistanceProblem, spec: Measurement
-) -> tuple[dict[str, object], pd.DataFrame, pd.DataFrame]:
+) -> tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]:
     """Return a network's row, the eigenvalues of its metric, and those matched to the principal axes."""
     task, gaussian, linear = spec.training.task, problem.gaussian, network.model.linear
     # A trial's new points are the same for all activations; those of the main Gaussian have no number in their label.
@@ -142,7 +143,7 @@ def _measured(
     recovery = probes.eigen_recovery(unique, gaussian.cov)
     weights = shares(linear, problem.x, network.model.activation_name)
     metric = probes.metric_rank(linear, gaussian.mean, gaussian.cov, weights, spec.lost)
-    row = {
+    row: dict[str, Any] = {
         **{name: getattr(network, name) for name in ("dim", "start", "activation", "trial")},
         "train_mse": train,
         "test_mse": test,
