@@ -147,7 +147,7 @@ def finding(criterion: Criterion, tables: Tables) -> Finding:
 def _finding(criterion: Criterion, tables: Tables, found: _Sampled, scale: float) -> Finding:
     """Return what a sample says about a criterion with its margin multiplied by ``scale``."""
     if isinstance(found, str):
-        silent = any(v is not None and v.rows(tables) is None for v in (criterion.values, criterion.minus))
+        silent = any(v.rows(tables) is None for v in filter(None, (criterion.values, criterion.minus)))
         return Finding(criterion, open_reason=found, strength="not run" if silent else "hint")
     sample, strength = found
     test, units = TESTS[criterion.test], sample.units
@@ -165,9 +165,7 @@ def _finding(criterion: Criterion, tables: Tables, found: _Sampled, scale: float
 def _sample(criterion: Criterion, tables: Tables) -> _Sampled:
     """Return the sample of a criterion and how strong it is, or why there is none."""
     groups, protocol = [], True
-    for values in (criterion.values, criterion.minus):
-        if values is None:
-            continue
+    for values in filter(None, (criterion.values, criterion.minus)):
         rows = values.rows(tables)
         if rows is None:
             return "not run"
@@ -205,9 +203,8 @@ def _rule(statement: Statement, tables: Tables, samples: Mapping[Criterion, _Sam
     outside = holm([f.p_outside for f in findings])
     levels = dict.fromkeys(f.criterion.level for f in findings)
     inside = {k: max(f.p_inside for f in findings if f.criterion.level == k) for k in levels}
-    against = {
-        k: min(float(p) for f, p in zip(findings, outside, strict=True) if f.criterion.level == k) for k in levels
-    }
+    corrected = list(zip(findings, map(float, outside), strict=True))
+    against = {k: min(p for f, p in corrected if f.criterion.level == k) for k in levels}
     bad = tuple(k for k, p in against.items() if p <= ALPHA)
     if max(inside.values()) <= ALPHA:
         return _Ruling("supported", max(inside.values()), findings, tuple(levels))

@@ -1,6 +1,6 @@
 """The ledger of all claims: those that the studies judge, and those that no study measures yet.
 
-A study's own claims stand in its ``judge`` module; ``ledger.json`` holds the others, each with the study it waits for.
+A study's own claims are in its ``judge`` module; ``ledger.json`` holds the others, each with the study it waits for.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ __all__ = ["Entry", "entries", "verdict_table", "whole"]
 
 @dataclass(frozen=True)
 class Entry:
-    """A claim as the sources make it, before any verdict; ``waits`` if its study does not exist yet."""
+    """A claim as the sources state it, before any verdict; ``waits`` if no study measures it yet."""
 
     id: str
     text: str
@@ -48,7 +48,7 @@ def entries() -> tuple[Entry, ...]:
 def whole(claims: Iterable[Claim], unfinished: Mapping[str, str] | None = None) -> tuple[Claim, ...]:
     """Return every claim of the ledger: as it was judged, or undecided because it was not run.
 
-    ``unfinished`` has the reason of each study that was begun and not finished.
+    ``unfinished`` maps each study that was started but not finished to the reason.
     """
     judged = {claim.id: claim for claim in claims}
     found = []

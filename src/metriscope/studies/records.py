@@ -1,8 +1,8 @@
-"""Records of long runs, small enough to keep with the code: every number of a run, and not its weights.
+"""Records of long runs, small enough to keep with the code: every number of a run, without its weights.
 
-``python -m metriscope.studies.records STUDY OUT FOLDER PAGE`` copies the finished runs of a study from the folder of a
-report ``OUT`` into ``FOLDER``, and writes ``PAGE``, in Markdown, from what ``FOLDER`` then holds. Runs that are there
-stay as they are.
+``python -m metriscope.studies.records STUDY OUT FOLDER PAGE`` copies the finished runs of a study from ``OUT``, the
+folder of a report, into ``FOLDER``, and writes the Markdown page ``PAGE`` from all records in ``FOLDER``. Records that
+exist already are not changed.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ TABLES = "tables"
 
 @dataclass(frozen=True, eq=False)
 class Record:
-    """What was asked, where it was computed, and the tables that came of it."""
+    """The specification of a run, where it was computed, and its tables."""
 
     spec: Mapping[str, Any]
     provenance: Mapping[str, Any]
@@ -53,7 +53,7 @@ def add(runs: Iterable[Run], folder: Path, name: str) -> int:
 
 
 def _text(run: Run) -> str:
-    """Return a record as JSON with one line per field or column, which is short and shows what changed."""
+    """Return a record as JSON with one line per field or column: short, and easy to compare in a diff."""
     from metriscope.runs.address import plain
 
     tables = {name: run.table(name).to_dict("list") for name in run.tables}
@@ -70,7 +70,7 @@ def _lines(value: Any, depths: Mapping[str, int] | int, indent: str = "") -> str
 
 
 def read(folder: Path) -> tuple[Record, ...]:
-    """Return the records of a folder, in the order of what was asked."""
+    """Return the records of a folder, sorted by specification."""
     import pandas as pd
 
     from metriscope.runs.codec import from_json
@@ -78,7 +78,7 @@ def read(folder: Path) -> tuple[Record, ...]:
     found = []
     for path in sorted(folder.glob("*.json")):
         fields = from_json(path.read_bytes())
-        # The first records have their tables beside the specification, not under a name of their own.
+        # The oldest records have their tables beside the specification, not under "tables".
         tables = fields.get(TABLES) or {k: v for k, v in fields.items() if k not in ("spec", "provenance", TABLES)}
         frames = {name: pd.DataFrame(columns) for name, columns in tables.items()}
         found.append(Record(fields["spec"], fields["provenance"], frames))
@@ -86,7 +86,7 @@ def read(folder: Path) -> tuple[Record, ...]:
 
 
 def page(name: str, records: Sequence[Record]) -> str:
-    """Return a study's page in Markdown, made from records alone."""
+    """Return a study's page in Markdown, made only from records."""
     from metriscope.report.markdown import markdown, verdicts_text
     from metriscope.runs.provenance import together
     from metriscope.studies.judging import judge
@@ -105,7 +105,7 @@ def page(name: str, records: Sequence[Record]) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Take over runs and write the page."""
+    """Add the runs of a report to the records and write the page."""
     from metriscope.runs import Store
 
     name, (out, folder, target) = arguments[0], (Path(argument) for argument in arguments[1:])

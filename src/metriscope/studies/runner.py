@@ -40,42 +40,40 @@ def reproduce(
 ) -> Path:
     """Run or resume studies, each with its options, and return the path of the report."""
     with _data_from(data_dir):
-        return _reproduce(asked, out, announce, budget)
+        studies = {name: study(name) for name in asked}
+        # Plans may look for data, so that missing data is reported before anything is computed.
+        plans = {name: studies[name].plan.plan(options) for name, options in asked.items()}
+        seconds = None if budget is None else duration(budget)
+        _check_writable(out)
 
+        from metriscope.report import Page, Prose, Section, write_report
+        from metriscope.runs import Deadline, Driver, Store
+        from metriscope.runs.provenance import provenance, together
+        from metriscope.studies.ledger import verdict_table, whole
 
-def _reproduce(asked: Mapping[str, Any], out: Path, announce: Announce, budget: str | None) -> Path:
-    studies = {name: study(name) for name in asked}
-    # Plans may look for data, so that missing data is reported before anything is computed.
-    plans = {name: studies[name].plan.plan(options) for name, options in asked.items()}
-    seconds = None if budget is None else duration(budget)
-    _check_writable(out)
-
-    from metriscope.report import Page, Prose, Section, write_report
-    from metriscope.runs import Deadline, Driver, Store
-    from metriscope.runs.provenance import provenance, together
-    from metriscope.studies.ledger import verdict_table, whole
-
-    store = Store(out / "runs")
-    store.sweep()
-    driver = Driver(store, announce, Deadline(seconds))
-    sections: list[Section] = []
-    claims: list[Claim] = []
-    unfinished: dict[str, str] = {}
-    for name, own in studies.items():
-        try:
-            shown, judged = _run(own, plans[name], driver)
-        except Unfinished as cut:
-            announce(f"{name}: the budget is used up; the same command goes on from here")
-            unfinished[name] = f"The budget ended before this study was done: {cut}."
-            text = f"{unfinished[name]} The same command goes on from here."
-            shown, judged = (Section(own.plan.TITLE, (Prose(text),)),), ()
-        sections += shown
-        claims += judged
-    ledger = whole(claims, unfinished)
-    sections.append(Section("Every verdict", (verdict_table(ledger),)))
-    where = {"runs": together(run.provenance for run in driver.used.values()), "this page": provenance()}
-    title = f"{', '.join(studies)} · {', '.join(dict.fromkeys(options.profile for options in asked.values()))} profile"
-    return write_report(Page("Metriscope", title, tuple(sections), where, ledger), out)
+        store = Store(out / "runs")
+        store.sweep()
+        driver = Driver(store, announce, Deadline(seconds))
+        sections: list[Section] = []
+        claims: list[Claim] = []
+        unfinished: dict[str, str] = {}
+        for name, own in studies.items():
+            try:
+                shown, judged = _run(own, plans[name], driver)
+            except Unfinished as cut:
+                announce(f"{name}: the budget is used up; the same command goes on from here")
+                unfinished[name] = f"The budget ended before this study was done: {cut}."
+                text = f"{unfinished[name]} The same command goes on from here."
+                shown, judged = (Section(own.plan.TITLE, (Prose(text),)),), ()
+            sections += shown
+            claims += judged
+        ledger = whole(claims, unfinished)
+        sections.append(Section("Every verdict", (verdict_table(ledger),)))
+        where = {"runs": together(run.provenance for run in driver.used.values()), "this page": provenance()}
+        title = (
+            f"{', '.join(studies)} · {', '.join(dict.fromkeys(options.profile for options in asked.values()))} profile"
+        )
+        return write_report(Page("Metriscope", title, tuple(sections), where, ledger), out)
 
 
 def _run(own: Study, plan: StudyPlan, driver: Driver) -> tuple[tuple[Section, ...], tuple[Claim, ...]]:

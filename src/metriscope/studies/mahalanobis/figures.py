@@ -109,15 +109,12 @@ def eigenvalues(plan: MahalanobisPlan, results: MahalanobisResults) -> Figure:
             where = {"dim": dim, "gaussian": 0, "start": "random", "activation": activation}
             part = matching(results.tables["recovery"], **where)
             if len(part):
-                truth, found = (
-                    part.pivot(index="trial", columns="axis", values=k).to_numpy() for k in ("eigenvalue", "estimate")
-                )
+                wide = part.pivot(index="trial", columns="axis", values=["eigenvalue", "estimate"])
+                truth, found = (wide[name].to_numpy() for name in ("eigenvalue", "estimate"))
                 identity_scatter(ax, truth[0], found, TITLES[activation], COLORS[activation])
         ax.set(title=f"{dim}-D", xlabel="true eigenvalue", ylabel="1 / ‖w‖² of the matched unit")
     legend(axes[0, 0], "upper left")
-    caption = (
-        "Units matched to principal axes by the best total |cosine|. On the dashed diagonal an eigenvalue is recovered."
-    )
+    caption = "Units are matched to principal axes by the best total |cosine|. Dashed diagonal: perfect recovery."
     return Figure("eigenvalues", "Eigenvalue recovery", to_svg(drawing, "eigenvalues"), caption)
 
 

@@ -8,9 +8,9 @@ all of them: a shorter run is no evidence for or against a claim.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from functools import partial
+from itertools import product
 from typing import TYPE_CHECKING, TypeAlias
 
 from metriscope.report import Evidence, number
@@ -27,6 +27,7 @@ __all__ = ["STATEMENTS"]
 
 ARTICLE = "Oursland 2024a, arXiv:2410.19352"
 EXPERIMENT = "Oursland 2024, exp_md"
+LATER = "Oursland 2025, §3.3, arXiv:2502.02103"
 Notes: TypeAlias = "Callable[[Tables], str]"
 TITLE = {metric.name: metric.title for metric in METRICS}
 
@@ -50,73 +51,72 @@ HALVED = -0.3
 # eight criteria.
 PAIRS = 8
 
+CLAIMS = {
+    "C01": "A linear layer with Abs, W = Λ⁻¹ᐟ² Vᵀ and b = −W μ, gives the Mahalanobis distance exactly.",
+    "C02": "A mirrored pair of ReLU units equals one Abs unit.",
+    "C03": "Abs and ReLU learn the distance, Sigmoid does not, in 2, 10 and 100 dimensions.",
+    "C04": "Hyperplanes of Abs and ReLU pass through the mean; those of Sigmoid do not.",
+    "C05": "ReLU forms mirrored pairs (author's record: only in 2-D).",
+    "C06": "Abs whitens: its sphericity norm is small; that of ReLU and Sigmoid is not.",
+    "C07": "Trained weights recover Λ⁻¹ᐟ² Vᵀ (expected by both sources; Oursland 2024a expects only some whitening).",
+    "C08": "Initializing from clusters and their principal axes beats random initialization.",
+}
+
 _on_gaussians = partial(Criterion, unit="gaussian", units="Gaussians", length=FULL)
 _on_pairs = partial(Criterion, unit="trial", units="pairs", test="rank", paired=True, fewest=PAIRS, length=FULL)
 
 
-@dataclass(frozen=True)
-class _Quantity:
-    """A column of the trials: where it must lie after training from random starts, by activation, and why."""
-
-    column: str
-    text: str
-    why: str
-    regions: Mapping[str, Region]
-
-
-LEARNED = _Quantity(
-    "loss_ratio",
-    "loss on new points over that of one lost direction",
-    "Halfway between a network that learned the distance, 0, and one that lost one direction, 1.",
-    {"abs": Below(MOST), "relu": Below(MOST), "sigmoid": Above(MOST)},
-)
-NEAR = _Quantity(
-    "centering_sd",
-    "distance of hyperplanes to the mean in largest standard deviations",
-    "A tenth of the data's largest standard deviation is near, compared with the extent of the data.",
-    {"abs": Below(THROUGH), "relu": Below(THROUGH)},
-)
-FAR = _Quantity(
-    NEAR.column,
-    NEAR.text,
-    "One largest standard deviation away, a plane lies outside the bulk of the data along that axis.",
-    {"sigmoid": Above(AWAY)},
-)
-MIRRORED = _Quantity(
-    "pair_share",
-    "share of the possible mirrored pairs",
-    "Half of the share in the author's record in 2-D, 0.4 pairs of 2, and over twice that of random directions there.",
-    {"relu": Above(PAIRED)},
-)
-WHITE = _Quantity(
-    "whiteness",
-    "sphericity on the data side over that of one lost direction",
-    "Halfway between a metric that is white, 0, and one that is white but for one lost direction, 1.",
-    {"abs": Below(MOST), "relu": Above(MOST), "sigmoid": Above(MOST)},
-)
+def _exact(identity: str) -> tuple[Criterion, ...]:
+    texts = {
+        "analytic": "largest relative error of the analytic network on new points, float64",
+        "mirrored": "largest relative difference of trained Abs networks rewritten with mirrored ReLU pairs, float64",
+    }
+    why = "Far more than the rounding of float64 with these covariances, far less than any error of substance."
+    values = Values.of("identities", "error", identity=identity)
+    return (Criterion(texts[identity], values, Below(SAME), why, test="exact", units="networks"),)
 
 
-def _trained(*quantities: _Quantity) -> tuple[Criterion, ...]:
-    """Return the criteria on what training from random starts ends in, in every dimension."""
-    return tuple(
-        _on_gaussians(
-            f"{TITLES[activation]}, {quantity.text}",
-            Values.of("trials", quantity.column, dim=dim, start="random", activation=activation),
-            region,
-            quantity.why,
-            level=f"{dim}-D",
-        )
-        for dim in DIMS
-        for quantity in quantities
-        for activation, region in quantity.regions.items()
-    )
+def _trained(column: str, text: str, why: str, **regions: Region) -> tuple[Criterion, ...]:
+    """Return criteria on what training from random starts ends in: a region per activation, in every dimension."""
+    found = []
+    for dim in DIMS:
+        for name, region in regions.items():
+            values = Values.of("trials", column, dim=dim, start="random", activation=name)
+            found.append(_on_gaussians(f"{TITLES[name]}, {text}", values, region, why, level=f"{dim}-D"))
+    return tuple(found)
+
+
+def _learned() -> tuple[Criterion, ...]:
+    text = "loss on new points over that of one lost direction"
+    why = "Halfway between a network that learned the distance, 0, and one that lost one direction, 1."
+    return _trained("loss_ratio", text, why, abs=Below(MOST), relu=Below(MOST), sigmoid=Above(MOST))
+
+
+def _through() -> tuple[Criterion, ...]:
+    text = "distance of hyperplanes to the mean in largest standard deviations"
+    near = "A tenth of the data's largest standard deviation is near, compared with the extent of the data."
+    away = "One largest standard deviation away, a plane lies outside the bulk of the data along that axis."
+    both = _trained("centering_sd", text, near, abs=Below(THROUGH), relu=Below(THROUGH))
+    both += _trained("centering_sd", text, away, sigmoid=Above(AWAY))
+    return tuple(sorted(both, key=lambda criterion: [f"{dim}-D" for dim in DIMS].index(criterion.level)))
+
+
+def _mirrored() -> tuple[Criterion, ...]:
+    why = "Half of the share in the author's record in 2-D, 0.4 pairs of 2, and over twice that of random directions."
+    return _trained("pair_share", "share of the possible mirrored pairs", why, relu=Above(PAIRED))
+
+
+def _white() -> tuple[Criterion, ...]:
+    text = "sphericity on the data side over that of one lost direction"
+    why = "Halfway between a metric that is white, 0, and one that is white but for one lost direction, 1."
+    return _trained("whiteness", text, why, abs=Below(MOST), relu=Above(MOST), sigmoid=Above(MOST))
 
 
 def _recovered() -> tuple[Criterion, ...]:
-    way = "share of the way from a randomly rotated whitening to the"
+    way = "Abs, share of the way from a randomly rotated whitening to the"
     texts = {
-        "cosine_share": f"Abs, {way} principal axes, by |cosine|",
-        "error_share": f"Abs, {way} eigenvalues, by |log10 ratio|",
+        "cosine_share": f"{way} principal axes, by |cosine|",
+        "error_share": f"{way} eigenvalues, by |log10 ratio|",
     }
     why = "Closer to the principal axes than to a random rotation; both are averaged over as many trials."
     return tuple(
@@ -129,17 +129,13 @@ def _recovered() -> tuple[Criterion, ...]:
 def _started(start: str, level: str) -> tuple[Criterion, ...]:
     """Return the criteria on one start from clusters against the random one, trial by trial, on one Gaussian."""
     why = f"Half the loss. With fewer than {PAIRS} pairs nothing can fail under Holm's correction over this claim."
-    text = "log10 of the loss on new points less that from a random start"
     found = []
     # The source names no dimension; 100-D has too few trials for pairs.
-    for dim in DIMS[:2]:
-        for activation in ("abs", "relu"):
-            ours, random = (
-                Values.of("trials", "log_test", start=name, dim=dim, gaussian=0, activation=activation)
-                for name in (start, "random")
-            )
-            label = f"{dim}-D {TITLES[activation]}, {text}"
-            found.append(_on_pairs(label, ours, Below(HALVED), why, minus=random, level=level))
+    for dim, name in product(DIMS[:2], ("abs", "relu")):
+        losses = partial(Values.of, "trials", "log_test", dim=dim, gaussian=0, activation=name)
+        text = f"{dim}-D {TITLES[name]}, log10 of the loss on new points less that from a random start"
+        pair = losses(start=start), losses(start="random")
+        found.append(_on_pairs(text, pair[0], Below(HALVED), why, minus=pair[1], level=level))
     return tuple(found)
 
 
@@ -152,7 +148,7 @@ def _against(metric: str, tables: Tables) -> list[Evidence]:
         known = float(printed.iloc[0]) if len(printed) else None
         values = part[metric].dropna()
         if len(values):
-            label = f"{dim}-D {TITLES[activation]}: {TITLE[metric]}, mean of {len(values)} trials"
+            label = f"{dim}-D {TITLES[str(activation)]}: {TITLE[metric]}, mean of {len(values)} trials"
             rows.append(Evidence(label, float(values.mean()), known, EXPERIMENT if known is not None else ""))
     return rows
 
@@ -199,77 +195,26 @@ def _of_starts(tables: Tables) -> list[Evidence]:
     return found
 
 
-def _exact(identity: str, text: str) -> tuple[Criterion, ...]:
-    why = "Far more than the rounding of float64 with these covariances, far less than any error of substance."
-    values = Values.of("identities", "error", identity=identity)
-    return (Criterion(text, values, Below(SAME), why, test="exact", units="networks"),)
-
-
 def _by_dimension(
-    name: str, text: str, source: str, criteria: tuple[Criterion, ...], metric: str, notes: Notes | None = None
+    name: str, source: str, criteria: tuple[Criterion, ...], metric: str, notes: Notes | None = None
 ) -> Statement:
     """Return a claim that may depend on the dimension, with a metric's published means as evidence."""
-    return Statement(name, text, source, criteria, "dimension", notes, partial(_against, metric))
+    return Statement(name, CLAIMS[name], source, criteria, "dimension", notes, partial(_against, metric))
 
 
 STATEMENTS = (
     Statement(
-        "C01",
-        "A linear layer with Abs, W = Λ⁻¹ᐟ² Vᵀ and b = −W μ, gives the Mahalanobis distance exactly.",
-        f"{ARTICLE}; {EXPERIMENT}",
-        _exact("analytic", "largest relative error of the analytic network on new points, float64"),
-        evidence=partial(_errors, "analytic"),
+        "C01", CLAIMS["C01"], f"{ARTICLE}; {EXPERIMENT}", _exact("analytic"), evidence=partial(_errors, "analytic")
     ),
-    Statement(
-        "C02",
-        "A mirrored pair of ReLU units equals one Abs unit.",
-        ARTICLE,
-        _exact(
-            "mirrored",
-            "largest relative difference of trained Abs networks rewritten with mirrored ReLU pairs, float64",
-        ),
-        evidence=partial(_errors, "mirrored"),
-    ),
-    _by_dimension(
-        "C03",
-        "Abs and ReLU learn the distance, Sigmoid does not, in 2, 10 and 100 dimensions.",
-        EXPERIMENT,
-        _trained(LEARNED),
-        "train_mse",
-    ),
-    _by_dimension(
-        "C04",
-        "Hyperplanes of Abs and ReLU pass through the mean; those of Sigmoid do not.",
-        EXPERIMENT,
-        _trained(NEAR, FAR),
-        "centering",
-    ),
-    _by_dimension(
-        "C05",
-        "ReLU forms mirrored pairs (author's record: only in 2-D).",
-        EXPERIMENT,
-        _trained(MIRRORED),
-        "mirrored",
-        notes=_pairs_and_success,
-    ),
-    _by_dimension(
-        "C06",
-        "Abs whitens: its sphericity norm is small; that of ReLU and Sigmoid is not.",
-        EXPERIMENT,
-        _trained(WHITE),
-        "sphericity",
-    ),
-    _by_dimension(
-        "C07",
-        "Trained weights recover Λ⁻¹ᐟ² Vᵀ (expected by both sources; Oursland 2024a expects only some whitening).",
-        f"Oursland 2025, §3.3, arXiv:2502.02103; {EXPERIMENT}",
-        _recovered(),
-        "eigenvalue_error",
-        notes=_beyond_chance,
-    ),
+    Statement("C02", CLAIMS["C02"], ARTICLE, _exact("mirrored"), evidence=partial(_errors, "mirrored")),
+    _by_dimension("C03", EXPERIMENT, _learned(), "train_mse"),
+    _by_dimension("C04", EXPERIMENT, _through(), "centering"),
+    _by_dimension("C05", EXPERIMENT, _mirrored(), "mirrored", _pairs_and_success),
+    _by_dimension("C06", EXPERIMENT, _white(), "sphericity"),
+    _by_dimension("C07", f"{LATER}; {EXPERIMENT}", _recovered(), "eigenvalue_error", _beyond_chance),
     Statement(
         "C08",
-        "Initializing from clusters and their principal axes beats random initialization.",
+        CLAIMS["C08"],
         ARTICLE,
         (*_started("clusters", "one cluster"), *_started("clusters-2", "two clusters")),
         factor="number of clusters",

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import numpy as np
 import pandas as pd
 
@@ -149,11 +147,7 @@ def _metrics(plan: MahalanobisPlan, results: MahalanobisResults, dim: int) -> Ta
             ours = matching(results.tables["summary"], dim=dim, metric=metric.name, **where)
             if len(ours):
                 theirs = matching(printed, dim=dim, activation=activation, metric=metric.name)
-                row: dict[str, Any] = {
-                    "metric": metric.title,
-                    "network": TITLES[activation],
-                    **ours.iloc[0][[*OURS][:-1]],
-                }
+                row = {**ours.iloc[0], "metric": metric.title, "network": TITLES[activation]}
                 row["best"] = matching(best, **where)[metric.name].iloc[0]
                 rows.append(row | {name: theirs[name.split()[1]].iloc[0] for name in PRINTED if len(theirs)})
     numbers = {**OURS, **PRINTED}

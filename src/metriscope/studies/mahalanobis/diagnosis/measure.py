@@ -25,7 +25,7 @@ from metriscope.common.threads import workers_available
 from metriscope.runs import Result, Run
 from metriscope.studies.mahalanobis.plan import Diagnosis
 from metriscope.studies.mahalanobis.train import DistanceProblem, draw_problem
-from metriscope.studies.mahalanobis.trials.measure import TrainedDistance, networks, one_lost, shares, training_loss
+from metriscope.studies.mahalanobis.trials.measure import TrainedDistance, mse, networks, one_lost, shares
 
 __all__ = ["diagnose", "diagnosed", "loss_and_gradient"]
 
@@ -84,7 +84,7 @@ def _diagnose(network: TrainedDistance, problem: DistanceProblem, data: Data, sp
     """Return the values of the columns ``WHERE`` and ``FOUND``."""
     planes, activation, recipe = _planes(network, problem), network.activation, spec.training.recipe
     loss, _ = loss_and_gradient(planes, *data, activation)
-    learned = training_loss(network, problem) < spec.exact * one_lost(network.dim).loss
+    learned = mse(network.model, problem.x, problem.y) < spec.exact * one_lost(network.dim).loss
     after = planes if learned else _polish(planes, data, activation, spec)
     polished, left = loss_and_gradient(after, *data, activation)
     largest, curvature = float(np.abs(left).max()), float("nan")

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import copy
 from dataclasses import dataclass
+from itertools import product
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -22,8 +24,17 @@ from metriscope.studies.mahalanobis.train import DistanceProblem, draw_problem
 from metriscope.studies.published import matching
 
 __all__ = ["RANKED", "TITLES", "TrainedDistance", "analytic_error", "best_trials", "curve", "epochs_saved", "measured"]
-__all__ += ["networks", "one_lost", "relative_error", "shares", "starts_compared", "summary"]
-__all__ += ["training_loss", "truth", "truth_row"]
+__all__ += [
+    "mse",
+    "networks",
+    "one_lost",
+    "relative_error",
+    "shares",
+    "starts_compared",
+    "summary",
+    "truth",
+    "truth_row",
+]
 
 TITLES = {**{name: activation_row(name).title for name in ACTIVATIONS}, "truth": "Ground truth"}
 # A sigmoid unit saturates: its weights do not fix a scale of distance, so its metric has no rank.
@@ -43,16 +54,12 @@ class TrainedDistance:
 
 def networks(run: Run, job: DistanceTraining) -> list[TrainedDistance]:
     """Return the networks of a stored training."""
-    tensors = run.tensors()
-    found = []
-    for activation in job.activations:
-        for trial in job.trials:
-            model = Mahalanobis(job.task.dim, activation=activation)
-            prefix = f"{activation}/{trial}/"
-            state = {k.removeprefix(prefix): v for k, v in tensors.items() if k.startswith(prefix)}
-            model.load_state_dict(state)
-            where = (job.task.dim, job.start_name, activation, trial)
-            found.append(TrainedDistance(*where, model.requires_grad_(False)))
+    tensors, found = run.tensors(), []
+    for activation, trial in product(job.activations, job.trials):
+        model = Mahalanobis(job.task.dim, activation=activation)
+        model.load_state_dict({name: tensors[f"{activation}/{trial}/{name}"] for name in model.state_dict()})
+        where = (job.task.dim, job.start_name, activation, trial)
+        found.append(TrainedDistance(*where, model.requires_grad_(False)))
     return found
 
 
@@ -65,14 +72,12 @@ def truth(problem: DistanceProblem) -> TrainedDistance:
 def measured(spec: Measurement, run: Run) -> Result:
     """Return one row per network, the eigenvalues of its metric, recovered eigenvalues, and errors of rewriting."""
     problem, found = draw_problem(spec.training.task), networks(run, spec.training)
-    read = [(network, _read(network, problem, spec)) for network in found]
-    spectra = [_long(n, "direction", eigenvalue=w.metric.eigenvalues) for n, w in read if n.activation in RANKED]
-    matched = [(n, w.recovery) for n, w in read]
-    recovery = [_long(n, "axis", eigenvalue=r.eigenvalues, estimate=r.estimates) for n, r in matched]
+    rows, spectra, recovery = zip(*(_measured(network, problem, spec) for network in found), strict=True)
+    ranked = [table for network, table in zip(found, spectra, strict=True) if network.activation in RANKED]
     rewritten = [_rewritten(network, problem, spec) for network in found if network.activation == "abs"]
     tables = {
-        "trials": pd.DataFrame([_row(network, problem, weights, spec) for network, weights in read]),
-        "spectra": pd.concat(spectra, ignore_index=True) if spectra else pd.DataFrame({"activation": []}),
+        "trials": pd.DataFrame(rows),
+        "spectra": pd.concat(ranked, ignore_index=True) if ranked else pd.DataFrame({"activation": []}),
         "recovery": pd.concat(recovery, ignore_index=True),
         "identities": pd.DataFrame(rewritten, columns=["identity", "trial", "error"]),
     }
@@ -82,8 +87,7 @@ def measured(spec: Measurement, run: Run) -> Result:
 def truth_row(spec: Measurement) -> pd.DataFrame:
     """Return the row of the analytic network on the Gaussian of a training."""
     problem = draw_problem(spec.training.task)
-    network = truth(problem)
-    return pd.DataFrame([_row(network, problem, _read(network, problem, spec), spec)])
+    return pd.DataFrame([_measured(truth(problem), problem, spec)[0]])
 
 
 def analytic_error(task: GaussianTask, points: int) -> float:
@@ -113,12 +117,8 @@ def _rewritten(network: TrainedDistance, problem: DistanceProblem, spec: Measure
     return "mirrored", network.trial, relative_error(abs_to_relu(one)(x), one(x))
 
 
-def training_loss(network: TrainedDistance, problem: DistanceProblem) -> float:
-    """Return the mean squared error on the points the network was trained on."""
-    return _mse(network.model, problem.x, problem.y)
-
-
-def _mse(model: Mahalanobis, x: Tensor, y: Tensor) -> float:
+def mse(model: Mahalanobis, x: Tensor, y: Tensor) -> float:
+    """Return the mean squared error of a network's distances."""
     with torch.no_grad():
         return float((model(x) - y).double().square().mean())
 
@@ -128,60 +128,43 @@ def one_lost(dim: int) -> probes.LostDirections:
     return probes.lost_directions(max(dim, 2), 1)
 
 
-@dataclass(frozen=True, eq=False)
-class _Weights:
-    """What a network's weights show: without mirrored units, matched to the axes, and as a metric."""
-
-    unique: Tensor
-    recovery: probes.EigenRecovery
-    metric: probes.MetricRank
-
-
-def _read(network: TrainedDistance, problem: DistanceProblem, spec: Measurement) -> _Weights:
-    gaussian, linear = problem.gaussian, network.model.linear
-    unique: Tensor = linear.weight
-    if network.activation == "relu":
-        # A mirrored pair of ReLU units is one Abs unit, so one unit of each pair is kept.
-        unique = functional.deduplicate(linear.weight, linear.bias, spec.mirror)[0]
-    weights = shares(linear, problem.x, network.model.activation_name)
-    metric = probes.metric_rank(linear, gaussian.mean, gaussian.cov, weights, spec.lost)
-    return _Weights(unique, probes.eigen_recovery(unique, gaussian.cov), metric)
-
-
-def _row(network: TrainedDistance, problem: DistanceProblem, weights: _Weights, spec: Measurement) -> dict[str, object]:
-    task = spec.training.task
+def _measured(
+    network: TrainedDistance, problem: DistanceProblem, spec: Measurement
+) -> tuple[dict[str, Any], pd.DataFrame, pd.DataFrame]:
+    """Return a network's row, the eigenvalues of its metric, and those matched to the principal axes."""
+    task, gaussian, linear = spec.training.task, problem.gaussian, network.model.linear
     # A trial's new points are the same for all activations; those of the main Gaussian have no number in their label.
     further = (task.gaussian,) if task.gaussian else ()
-    x, y = problem.fresh(spec.test_samples, stream(task.seed, NAME, task.dim, "test points", network.trial, *further))
-    theory = one_lost(network.dim)
-    train, test = training_loss(network, problem), _mse(network.model, x, y)
-    row = {k: getattr(network, k) for k in ("dim", "start", "activation", "trial")}
-    row |= {"train_mse": train, "test_mse": test, **_planes(network, problem, weights, spec)}
-    row |= _rank(network, weights.metric)
-    largest = float(torch.linalg.eigvalsh(problem.gaussian.cov)[-1]) ** 0.5
-    return row | {
+    fresh = problem.fresh(spec.test_samples, stream(task.seed, NAME, task.dim, "test points", network.trial, *further))
+    train, test = (mse(network.model, *points) for points in ((problem.x, problem.y), fresh))
+    theory, relu = one_lost(network.dim), network.activation == "relu"
+    # A mirrored pair of ReLU units is one Abs unit, so one unit of each pair is kept.
+    unique = functional.deduplicate(linear.weight, linear.bias, spec.mirror)[0] if relu else linear.weight
+    recovery = probes.eigen_recovery(unique, gaussian.cov)
+    weights = shares(linear, problem.x, network.model.activation_name)
+    metric = probes.metric_rank(linear, gaussian.mean, gaussian.cov, weights, spec.lost)
+    row: dict[str, Any] = {
+        **{name: getattr(network, name) for name in ("dim", "start", "activation", "trial")},
+        "train_mse": train,
+        "test_mse": test,
+        "mirrored": float(len(probes.mirrored_pairs(linear.weight, spec.mirror))) if relu else float("nan"),
+        "centering": float(np.mean(probes.centering(linear, gaussian.mean))),
+        "sphericity": probes.sphericity(unique, gaussian.cov),
+        "eigenvalue_error": recovery.log_error,
+        "eigenvector_cosine": recovery.mean_cosine,
+        "metric_error": probes.metric_error(unique, gaussian.cov, relative=True),
+        **_rank(network, metric),
+    }
+    row |= {
         "exact": train < spec.exact * theory.loss,
         "loss_ratio": test / theory.loss,
         "log_test": float(np.log10(test)) if test > 0 else float("nan"),
-        "centering_sd": row["centering"] / largest,
+        "centering_sd": row["centering"] / float(torch.linalg.eigvalsh(gaussian.cov)[-1]) ** 0.5,
         "pair_share": row["mirrored"] / network.dim,
         "whiteness": row["data_sphericity"] / theory.sphericity,
     }
-
-
-def _planes(
-    network: TrainedDistance, problem: DistanceProblem, weights: _Weights, spec: Measurement
-) -> dict[str, float]:
-    linear, gaussian = network.model.linear, problem.gaussian
-    pairs = probes.mirrored_pairs(linear.weight, spec.mirror)
-    return {
-        "mirrored": float(len(pairs)) if network.activation == "relu" else float("nan"),
-        "centering": float(np.mean(probes.centering(linear, gaussian.mean))),
-        "sphericity": probes.sphericity(weights.unique, gaussian.cov),
-        "eigenvalue_error": weights.recovery.log_error,
-        "eigenvector_cosine": weights.recovery.mean_cosine,
-        "metric_error": probes.metric_error(weights.unique, gaussian.cov, relative=True),
-    }
+    matched = _long(network, "axis", eigenvalue=recovery.eigenvalues, estimate=recovery.estimates)
+    return row, _long(network, "direction", eigenvalue=metric.eigenvalues), matched
 
 
 def shares(linear: nn.Linear, x: Tensor, activation: str) -> Tensor:
