@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 import torch
+
 from common.cases import CASES, Case, numbers
 from common.odd import Kind, kinds_of
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+
+import metriscope as ms
 from common.cases import CASES, COV, LABELS, MEAN, PATTERNS, POINTS, WEIGHT, linear, network
 from common.odd import kinds_of
 from common.outcomes import outcomes
-
-import metriscope as ms
 from metriscope import data, functional, probes
 from metriscope.functional import Moments
 from metriscope.rng import stream
