@@ -78,7 +78,7 @@ def room(rows: int, units: int, classes: int) -> Room:
     group, heads = (GROUP, units), (classes, GROUP)
     arrays = [aligned(*shape) for shape in ((rows, units), group, group, heads, heads, heads, (2, GROUP))]
     natural = np.arange(max(classes, GROUP), dtype=np.int32)
-    return Room(*arrays, natural=natural, eights=natural % np.int32(GROUP))
+    return Room._make([*arrays, natural, natural % np.int32(GROUP)])
 
 
 @compiled
