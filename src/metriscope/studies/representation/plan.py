@@ -13,7 +13,7 @@ from typing import Annotated, Any, Literal
 from tyro.conf import arg
 
 __all__ = [
-    "BASE", "DISTANCES", "MODELS", "NAME", "OPTIONS", "PAPER", "TIMES", "TITLE", "WHERE", "WIDTH", "Inside", "Options",
+    "BASE", "DISTANCES", "MODELS", "NAME", "OPTIONS", "PAPER", "TIMES", "TITLE", "WHERE", "WIDTH", "Inside",
     "Part", "Perturbing", "Prototypes", "RepresentationComparing", "RepresentationOptions", "RepresentationPlan",
     "RepresentationTraining", "Setting", "plan", "title",
 ]  # fmt: skip
@@ -284,8 +284,8 @@ class RepresentationOptions:
     """Root of all random streams."""
 
 
-# The name under which the command line looks the options of a study up, and its older name.
-OPTIONS = Options = RepresentationOptions
+# The name under which the command line looks the options of a study up.
+OPTIONS = RepresentationOptions
 
 
 def plan(options: RepresentationOptions) -> RepresentationPlan:

@@ -33,8 +33,7 @@ class VQOptions:
     """Root of all random streams."""
 
 
-# `Options` is the name that the study contract asked for before `OPTIONS`.
-OPTIONS = Options = VQOptions
+OPTIONS = VQOptions
 
 
 @dataclass(frozen=True)
