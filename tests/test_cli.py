@@ -21,7 +21,7 @@ def test_a_small_study_writes_page_tables_and_store(tmp_path, capsys):
     assert main(["runs", "show", listed[0].split()[0], "--out", str(tmp_path)]) == 0
     assert "provenance" in capsys.readouterr().out
     assert main(["runs", "verify", "--out", str(tmp_path)]) == 0
-    assert "all whole" in capsys.readouterr().out
+    assert "all intact" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize(

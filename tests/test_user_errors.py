@@ -189,7 +189,7 @@ def test_an_error_that_we_did_not_foresee_says_so_and_where(capsys, monkeypatch)
     assert main(["data", "list"]) == 2
     error = capsys.readouterr().err.strip()
     assert error.startswith("metriscope: Singular matrix (LinAlgError below metriscope/cli.py:")
-    assert error.endswith("not foreseen: --debug shows the traceback)")
+    assert error.endswith("unexpected: --debug shows the traceback)")
 
 
 def test_the_command_itself_tells_it_too(place):

@@ -1,6 +1,6 @@
 """Find and run the benchmarks: files with a ``main()``, one question each, in the project's benchmarks folder.
 
-Each prints first what :func:`processor` returns: a time means little without the processor that it was taken on.
+Each first prints :func:`processor`, because times depend on the processor.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ def run_benchmarks(name: str = "") -> int:
 
 
 def processor() -> str:
-    """Return the processor's model, its level of vector instructions, those that PyTorch uses, and the CPUs there are.
+    """Return the processor's model, its vector instruction level, the one that PyTorch uses, and the number of CPUs.
 
     >>> processor().startswith("Processor: ")
     True

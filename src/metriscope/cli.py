@@ -64,7 +64,7 @@ def reproduce(arguments: list[str]) -> int:
 
 
 def _reproduce() -> int:
-    """Run one study, or all, and write one self-contained report: reproduce --help tells more."""
+    """Run one study, or all, and write one self-contained report: see reproduce --help."""
     raise AssertionError("reproduce is parsed by itself, as each study has options of its own")
 
 
@@ -89,12 +89,12 @@ def inspect(
     layers: Annotated[tuple[str, ...], arg(help_behavior_hint="(default: all)")] = (),
     out: Path = Path("out"),
 ) -> int:
-    """Open a network: its layers, units, geometry and most novel points, as one self-contained page.
+    """Write one self-contained page about a network: its layers, units, geometry and most novel points.
 
     Args:
         network: package.module:factory or path/to/file.py:factory, called without arguments.
         data: Points, a .npy file.
-        weights: State of the network, a .safetensors file.
+        weights: The network's state_dict, a .safetensors file.
         labels: One label per point, a .npy file.
         layers: Names or glob patterns of the layers to capture.
         out: Folder for inspect.html and tables/inspect/.
@@ -176,7 +176,7 @@ def runs(
     for problem in problems:
         print(f"{problem.path}: {problem.reason}")
     count = len(store.runs())
-    print(f"{count} runs, {len(problems)} problems" if problems else f"{count} runs, all whole")
+    print(f"{count} runs, {len(problems)} problems" if problems else f"{count} runs, all intact")
     return 1 if problems else 0
 
 
@@ -241,7 +241,7 @@ def main(arguments: list[str] | None = None) -> int:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
     except KeyboardInterrupt:
-        print("metriscope: stopped; the same command goes on from here", file=sys.stderr)
+        print("metriscope: stopped; run the same command to continue", file=sys.stderr)
         return 130
     except (ValueError, OSError, RuntimeError) as error:
         if debug:
@@ -251,7 +251,7 @@ def main(arguments: list[str] | None = None) -> int:
 
 
 def _sentence(error: Exception) -> str:
-    """Return what an error says; one that no code of ours raised on purpose also says what it is and where."""
+    """Return the error message; for an unexpected error, add its type and location."""
     places = traceback.extract_tb(error.__traceback__)
     package = Path(__file__).parent
     own = [place for place in places if Path(place.filename).is_relative_to(package)]
@@ -259,4 +259,4 @@ def _sentence(error: Exception) -> str:
         return str(error)
     said = " ".join(str(error).split())
     at = f"{Path(own[-1].filename).relative_to(package.parent)}:{own[-1].lineno}"
-    return f"{said} ({type(error).__name__} below {at}, not foreseen: --debug shows the traceback)"
+    return f"{said} ({type(error).__name__} below {at}, unexpected: --debug shows the traceback)"

@@ -88,7 +88,9 @@ def test_a_flipped_bit_of_a_packed_file_never_gives_other_values(place, bit):
 @patient
 @given(more=st.binary(min_size=1, max_size=9), packed=st.booleans())
 def test_bytes_behind_the_values_are_refused(more, packed):
-    with pytest.raises(DataError, match=r"some-file goes on after the 24 bytes of values for shape \(2, 3, 4\)"):
+    with pytest.raises(
+        DataError, match=r"some-file has extra bytes after the 24 bytes of values for shape \(2, 3, 4\)"
+    ):
         read(gzip.compress(SMALL + more) if packed else SMALL + more)
 
 

@@ -62,7 +62,7 @@ def test_the_help_of_a_study_shows_its_own_options_and_how_long_it_takes(sketch,
 def test_a_budget_that_is_used_up_is_said_and_the_same_command_goes_on(sketch, tmp_path, capsys):
     small = ["reproduce", "sketch", "--out", str(tmp_path)]
     assert main([*small, "--budget", "0.000001s"]) == 0
-    assert "the same command goes on from here" in capsys.readouterr().out
+    assert "run the same command to continue" in capsys.readouterr().out
     assert verdicts(tmp_path)["X01"]["strength"] == "not run"
     assert verdicts(tmp_path)["X01"]["reason"].startswith("The budget ended before this study was done")
     assert main(small) == 0

@@ -34,7 +34,7 @@ def in_parallel(function: Callable[[T], R], tasks: Iterable[T], workers: int | N
 
 
 def one_blas_thread() -> AbstractContextManager[object]:
-    """Return a context in which BLAS uses one thread, so that its sums have one order and round the same way."""
+    """Return a context in which BLAS uses one thread, so that the order of summation, and so the rounding, is fixed."""
     return threadpool_limits(limits=1, user_api="blas")
 
 

@@ -161,7 +161,7 @@ def read_idx(path: Path, dtype: str | None = None, ndim: int | None = None) -> n
     if len(values) < expected:
         raise DataError(f"{path} is truncated: {len(values)} of {expected} bytes of values for shape {shape}")
     if len(values) > expected:
-        raise DataError(f"{path} goes on after the {expected} bytes of values for shape {shape}")
+        raise DataError(f"{path} has extra bytes after the {expected} bytes of values for shape {shape}")
     try:
         return np.frombuffer(values, kind.newbyteorder(">")).reshape(shape).astype(kind, copy=False)
     except ValueError:

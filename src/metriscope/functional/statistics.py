@@ -122,7 +122,7 @@ def _margin(error: float, df: float, confidence: float) -> float:
 
 
 class Moments(NamedTuple):
-    """What an unpaired t-test needs to know about a group of runs.
+    """Mean, standard deviation and size of a group of runs, for an unpaired t-test.
 
     Attributes
     ----------
@@ -273,7 +273,7 @@ def _unpaired_test(a: Moments, b: Moments, error: float, df: float, confidence: 
 
 
 def paired_test(a: Iterable[float], b: Iterable[float], confidence: float = 0.95) -> TTest:
-    """Return the paired t-test of ``a - b``, in which whatever both runs of a pair share cancels.
+    """Return the paired t-test of ``a - b``; effects common to both runs of a pair cancel.
 
     Parameters
     ----------

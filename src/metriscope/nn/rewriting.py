@@ -214,7 +214,7 @@ def _keep_units(linear: nn.Linear, units: list[int]) -> nn.Linear:
 
 
 def _does_nothing(linear: nn.Linear) -> bool:
-    """Tell whether this is a fixed identity: a summing layer with no pairs left to sum."""
+    """Return whether this is a fixed identity: a summing layer with no pairs left to sum."""
     if linear.bias is not None or linear.weight.requires_grad or linear.in_features != linear.out_features:
         return False
     return bool(linear.weight.equal(torch.eye(linear.in_features).to(linear.weight)))

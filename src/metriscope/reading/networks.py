@@ -34,7 +34,7 @@ _HANDOVERS = {"_call", "__torch_function__", "__torch_dispatch__"}
 
 
 class NetworkError(RuntimeError):
-    """The user's network could not be made or run; the message says what was raised, and where in their code."""
+    """The user's network could not be created or run; the message gives the exception and its place in their code."""
 
 
 class NetworkName(NamedTuple):
@@ -51,7 +51,7 @@ class NetworkName(NamedTuple):
 
     @property
     def is_there(self) -> bool:
-        """Say whether its place is a file that is there or could be a module, and its weights are there."""
+        """Return whether the file exists (or the name could be a module), and the weights file, if any, exists."""
         is_file = self.place.endswith(".py")
         placed = Path(self.place).is_file() if is_file else all(map(str.isidentifier, self.place.split(".")))
         return placed and (self.weights is None or self.weights.is_file())
@@ -72,7 +72,7 @@ def network_name(named: str) -> NetworkName:
     if not names:
         raise ValueError(
             f"{named!r} does not name a network or a folder of saved patterns: write package.module:factory or "
-            "path/to/file.py:factory, and behind it @weights.safetensors if it has weights"
+            "path/to/file.py:factory, followed by @weights.safetensors if it has weights"
         )
     return next((name for name in names if name.is_there), names[0])
 
@@ -119,7 +119,7 @@ def load_labels(path: Path | None, points: int) -> np.ndarray | None:
 def load_model(target: str, weights: Path | None = None) -> nn.Module:
     """Return the network that ``package.module:factory`` or ``path/to/file.py:factory`` makes.
 
-    ``weights`` is a safetensors file of its state; every entry must fit.
+    ``weights`` is a safetensors file with its ``state_dict``; names and shapes must match.
     """
     from torch import nn
 
@@ -282,7 +282,7 @@ def _users_code(what: str, model: nn.Module | None = None) -> Iterator[None]:
 
 
 def _raised_by_network(frames: list[FrameType]) -> bool:
-    """Say whether capture had handed over to the network, and not taken over again, when an exception was raised."""
+    """Return whether the network's code, not capture's, was running when an exception was raised."""
     from metriscope.common.model_state import Runner
 
     entrance = Runner.__call__.__code__
@@ -299,7 +299,7 @@ def _place_of(error: BaseException, frames: list[tuple[FrameType, int]]) -> str:
 
 
 def _is_users(frame: FrameType) -> bool:
-    """Say whether code is neither this package's nor installed nor Python's own."""
+    """Return whether code is neither this package's nor installed nor Python's own."""
     if _module_name(frame).split(".")[0] == _PACKAGE or frame.f_code.co_filename.startswith("<"):
         return False
     path = Path(frame.f_code.co_filename)

@@ -1,6 +1,6 @@
 """Pages about a user's own network: what was captured, its units, its geometry, and how two networks compare.
 
-Axes: N points, H bits. Large sets are shown by an even sample of their points; every number says of how many.
+Axes: N points, H bits. Large sets are shown by an even sample of points; every number states how many it uses.
 """
 
 from __future__ import annotations

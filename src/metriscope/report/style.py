@@ -118,7 +118,7 @@ def legend(ax: Axes, place: str = "best") -> None:
 
 @contextmanager
 def _underscores_shown(ax: Axes) -> Iterator[None]:
-    """Shield labels such as ``_act`` from matplotlib, which leaves out of a legend what begins with an underscore."""
+    """Escape labels such as ``_act``: matplotlib omits labels that start with an underscore from legends."""
     artists: list[Any] = [*ax.get_children(), *ax.containers]
     labels = [(artist, artist.get_label()) for artist in artists]
     # The label of an axis is a text object; those that matplotlib gives itself stay out of the legend.

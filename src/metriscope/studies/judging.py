@@ -90,7 +90,7 @@ class Criterion:
 
 @dataclass(frozen=True)
 class Finding:
-    """What the data say about one criterion."""
+    """The test result of one criterion."""
 
     criterion: Criterion
     estimate: float = math.nan
@@ -140,7 +140,7 @@ class Statement:
 
 
 def finding(criterion: Criterion, tables: Tables) -> Finding:
-    """Return what the tables say about a criterion."""
+    """Return the test result of a criterion."""
     return _finding(criterion, tables, _sample(criterion, tables), 1.0)
 
 

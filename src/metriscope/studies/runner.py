@@ -61,9 +61,9 @@ def reproduce(
             try:
                 shown, judged = _run(own, plans[name], driver)
             except Unfinished as cut:
-                announce(f"{name}: the budget is used up; the same command goes on from here")
+                announce(f"{name}: the budget is used up; run the same command to continue")
                 unfinished[name] = f"The budget ended before this study was done: {cut}."
-                text = f"{unfinished[name]} The same command goes on from here."
+                text = f"{unfinished[name]} Run the same command to continue."
                 shown, judged = (Section(own.plan.TITLE, (Prose(text),)),), ()
             sections += shown
             claims += judged

@@ -126,7 +126,7 @@ class Classifier:
         return room(rows, self.values[0].shape[1], len(self.values[2]))
 
     def state(self) -> dict[str, Tensor]:
-        """Return the parameters as the network's ``state_dict`` has them, as copies."""
+        """Return a copy of the network's ``state_dict``."""
         return {name: torch.from_numpy(own.copy()) for name, own in self._parameters()}
 
 
@@ -147,7 +147,7 @@ class AutogradClassifier:
         self.model.load_state_dict(dict(state))
 
     def state(self) -> dict[str, Tensor]:
-        """Return the parameters as the network's ``state_dict`` has them, as copies."""
+        """Return a copy of the network's ``state_dict``."""
         return {name: value.detach().clone() for name, value in self.model.state_dict().items()}
 
     def train(
@@ -170,7 +170,7 @@ class AutogradClassifier:
     def measure(
         self, x: Float32[np.ndarray, "n d"], y: Int[np.ndarray, n], active: float
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """Return summed loss and correct answers, and on how many points each unit and each output is active."""
+        """Return [summed loss, number correct], and at how many points each hidden unit and output is active."""
         points, labels = torch.from_numpy(x), torch.from_numpy(y)
         hidden = self.model[:2](points)
         outputs = self.model[2:](hidden)

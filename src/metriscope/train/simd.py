@@ -1,4 +1,4 @@
-"""Vector kernels that a compiler does not find by itself: eight rows at a time with whole vectors of units.
+"""Hand-written vector kernels that the compiler does not generate: eight rows at a time, in full vectors of units.
 
 Axes: G = 8 rows of a group, K units. The functions made here are for use inside compiled code. Accumulators stay in
 registers for the whole sum, and the order of each unit's sum does not depend on the other units.
@@ -30,7 +30,7 @@ _WORD, _FLOAT = ir.IntType(64), ir.FloatType()
 
 
 class VectorShape(NamedTuple):
-    """Number of floats in one vector, and of vectors of each of the eight rows that are in registers at once."""
+    """Number of floats per vector, and of vectors per row held in registers; eight rows are processed together."""
 
     lanes: int
     vectors: int

@@ -101,7 +101,7 @@ def test_a_budget_ends_cleanly_and_the_same_command_goes_on(tmp_path, capsys):
     long = [*SMALL[:7], "1000000", *SMALL[8:], "--out", str(tmp_path)]
     assert long[6:8] == ["--epochs", "1000000"]
     assert main([*long, "--budget", "0.5s"]) == 0
-    assert "the budget is used up; the same command goes on from here" in capsys.readouterr().out
+    assert "the budget is used up; run the same command to continue" in capsys.readouterr().out
     page = (tmp_path / "report.html").read_text(encoding="utf-8")
     assert "The budget ended before this study was done: 0 of 3 runs are finished." in page
     assert main([*SMALL, "--out", str(tmp_path)]) == 0

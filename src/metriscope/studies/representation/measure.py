@@ -58,12 +58,12 @@ class RepresentationResults:
         return accuracy.networks_of(self.tables["runs"], setting)
 
     def accuracy(self, setting: Setting, network: str) -> pd.Series:
-        """Return the test accuracy of each seed, in per cent, by seed."""
+        """Return the test accuracy in percent, indexed by seed."""
         rows = accuracy.select(self.tables["runs"], setting=str(setting), network=network)
         return rows.set_index("seed")["test_accuracy"]
 
     def curve(self, setting: Setting, network: str, name: str) -> Curves:
-        """Return observed epochs, and a loss or an error as seeds by epochs; an error of zero counts as one image."""
+        """Return observed epochs, and a loss or an error of shape (seeds, epochs); zero errors become one image."""
         part, _, what = name.partition("_")
         rows = accuracy.select(self.tables["histories"], setting=str(setting), network=network)
         epochs, values = accuracy.by_seed(rows, "epoch", name if what == "loss" else f"{part}_accuracy")

@@ -119,7 +119,7 @@ class RepresentationTraining:
 
     @property
     def columns(self) -> dict[str, Any]:
-        """What every row about this training says of it: the run (:data:`WHERE`), and how near to the protocol."""
+        """Columns added to every row of this training: the run (:data:`WHERE`), and how close it is to the protocol."""
         setting = self.setting
         run = dict(zip(WHERE, (str(setting), self.model, self.number), strict=True))
         return {**run, "protocol": setting.protocol, "length": setting.length}

@@ -85,7 +85,7 @@ Reading: TypeAlias = Levels | Winners
 
 
 def in_numpy(values: Tensor) -> bool:
-    """Say whether NumPy can read a tensor's memory; it compares several times as fast as PyTorch."""
+    """Return whether NumPy can read a tensor's memory; it compares several times as fast as PyTorch."""
     return values.device.type == "cpu" and values.dtype in (torch.float32, torch.float64)
 
 

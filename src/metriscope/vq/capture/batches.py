@@ -58,7 +58,7 @@ def _check_tensor(data: Tensor, name: str) -> None:
 
 
 def _first_leaf(data: Any) -> bool:
-    """Say whether nested lists hold numbers, not batches."""
+    """Return whether nested lists hold numbers, not batches."""
     while isinstance(data, list | tuple) and data:
         data = data[0]
     return isinstance(data, int | float)

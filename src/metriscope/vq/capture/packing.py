@@ -30,7 +30,7 @@ _SMALL = 1 << 20
 
 
 def all_finite(values: Float[np.ndarray, "*n"]) -> bool:
-    """Say whether no value is NaN or infinite, by the extremes: far cheaper than a test of every value.
+    """Return whether all values are finite, from their minimum and maximum, which is faster than ``isfinite``.
 
     >>> all_finite(np.array([1.0, 2.0])), all_finite(np.array([1.0, np.nan]))
     (True, False)
@@ -75,7 +75,7 @@ def _pack_in_numpy(reading: Reading, axis: int | None) -> tuple[UInt8[np.ndarray
 
 
 def _pack_in_torch(reading: Reading, axis: int | None) -> tuple[UInt8[np.ndarray, "n b"], bool]:
-    """Pack on the values' own device: what has to travel is an eighth."""
+    """Pack on the device of the values, so that only an eighth of the bytes is copied."""
     values = reading.values
     units = values.shape[1:] or (1,)
     parts = []
@@ -141,7 +141,7 @@ class RowBuffer:
 
 
 def _private(size: int) -> mmap.mmap:
-    """Return memory of this process alone: a child process gets a copy, as of any other memory."""
+    """Return private anonymous memory: a child process gets a copy."""
     options = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if os.name == "posix" else {}
     return mmap.mmap(-1, size, **options)
 

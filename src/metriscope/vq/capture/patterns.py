@@ -166,7 +166,7 @@ class Patterns:
         return found if dtype is None else found.astype(dtype)
 
     def equals(self, other: Patterns) -> bool:
-        """Say whether layers, ids and every bit are the same."""
+        """Return whether layers, ids and every bit are the same."""
         same = self.layers == other.layers and np.array_equal(self.ids, other.ids)
         return bool(same and np.array_equal(self.packed, other.packed))
 
@@ -174,7 +174,7 @@ class Patterns:
     def concatenate(parts: Sequence[Patterns], ids: Any = None) -> Patterns:
         """Return the points of all parts, one after the other; they must have the same layers.
 
-        A point may not come twice: ``ids`` gives new ids to parts whose own ids repeat.
+        Ids must be unique; ``ids`` replaces them where they repeat.
         """
         parts = list(parts)
         if not parts:
@@ -188,7 +188,7 @@ class Patterns:
         return Patterns(parts[0].layers, np.concatenate([part.packed for part in parts]), point_ids(named, count))
 
     def save(self, path: str | PathLike[str], shard_bytes: int = 256 << 20) -> None:
-        """Write a new folder of safetensors shards with an index, whole or not at all."""
+        """Write a new folder of safetensors shards with an index, atomically."""
         records = [asdict(layer) for layer in self.layers]
         save_arrays(Path(path), records, self._packed, self.ids, shard_bytes)
 

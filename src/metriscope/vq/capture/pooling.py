@@ -67,7 +67,7 @@ class Windows:
 
     @cached_property
     def _table(self) -> Bool[np.ndarray, "p k"]:
-        """Return the bits of a winner by how far behind the first element of its window it is."""
+        """Return a table of the winner's bits, indexed by its offset from the first element of its window."""
         steps = [spacing * inner for spacing, inner in zip(self.dilation, self._inner, strict=True)]
         offsets = _grid([np.arange(count) * step for count, step in zip(self.kernel, steps, strict=True)]).ravel()
         table = np.zeros((offsets[-1] + 1, self.elements), bool)
@@ -81,7 +81,7 @@ class Windows:
 
     @property
     def _overhang(self) -> bool:
-        """Say whether a window is wider than the input, so that distances alone would not tell its elements apart."""
+        """Return whether a window is wider than the input, where two elements may have the same offset."""
         spans = [spacing * (count - 1) for spacing, count in zip(self.dilation, self.kernel, strict=True)]
         return any(span >= size for span, size in zip(spans, self.sizes, strict=True))
 
@@ -118,7 +118,7 @@ def strided_windows(shape: torch.Size, out: torch.Size, geometry: Sequence[Any],
 
 
 def adaptive_windows(shape: torch.Size, out: torch.Size, axes: int) -> Windows:
-    """Return the windows that share an input out evenly; those of one axis may differ by an element or two."""
+    """Return the windows of an adaptive pool; sizes along an axis may differ by one or two elements."""
     sizes, counts = tuple(shape)[-axes:], tuple(out)[-axes:]
     starts = tuple(np.arange(count) * size // count for size, count in zip(sizes, counts, strict=True))
     ends = tuple(-(-(np.arange(count) + 1) * size // count) for size, count in zip(sizes, counts, strict=True))
@@ -141,7 +141,7 @@ def _grid(parts: Sequence[np.ndarray]) -> np.ndarray:
 
 
 def _every(outer: np.ndarray, inner: np.ndarray, join: np.ufunc) -> np.ndarray:
-    """Join every row of two tables with every other, and every column likewise."""
+    """Return the Kronecker product of two tables with ``join`` in place of multiplication."""
     joined = join(outer[:, None, :, None], inner[None, :, None, :])
     return joined.reshape(len(outer) * len(inner), -1)
 

@@ -172,7 +172,7 @@ _FIELDS = {"layers": _LAYER, "shards": {"file": str, "points": int, "bytes": int
 
 
 def _is_list(entries: Any, fields: Mapping[str, Any]) -> bool:
-    """Say whether all entries are records of exactly these fields."""
+    """Return whether all entries are records of exactly these fields."""
     return isinstance(entries, list) and all(
         isinstance(entry, dict)
         and entry.keys() == fields.keys()

@@ -50,7 +50,7 @@ class Choice:
         self._matched: set[int] = set()
 
     def takes(self, layer: Layer, inside: Sequence[nn.Module]) -> bool:
-        """Say whether a layer is wanted; ``inside`` are the modules that were running, the innermost last."""
+        """Return whether a layer is wanted; ``inside`` are the modules that were running, the innermost last."""
         if self._wanted is None:
             return True
         matches = [place for place, one in enumerate(self._wanted) if _matches(one, layer, inside)]
@@ -162,7 +162,7 @@ class Watch:
         return function(*args, **kwargs) if reading.result is None else reading.result
 
     def _is_activation(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Say whether a call is given values of points: real numbers, and not one of the model's own weights."""
+        """Return whether a call is given values of points: real numbers, and not one of the model's own weights."""
         x = args[0] if args else kwargs.get("input")
         if not isinstance(x, Tensor) or not x.is_floating_point() or x.ndim == 0 or x.numel() == 0:
             return False
@@ -253,7 +253,7 @@ def _pooled(layer: Layer) -> Layer:
 
 
 def _is_an_activation(module: nn.Module) -> bool:
-    """Say whether a module is nothing but an activation: no modules inside, and no weights unless it is a PReLU."""
+    """Return whether a module is nothing but an activation: no modules inside, and no weights unless it is a PReLU."""
     bare = next(module.parameters(recurse=False), None) is None or isinstance(module, nn.PReLU)
     return bare and next(module.children(), None) is None
 

@@ -123,7 +123,7 @@ def ratio(cross: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarra
 
 
 def by_points(first: Signs, second: Signs) -> bool:
-    """Say whether distances of points are cheaper than products of units; they know no weights."""
+    """Return whether distances of points are cheaper than products of units; distances do not support weights."""
     cheaper = len(first.packed) * (first.bits + second.bits) < first.bits * second.bits
     return cheaper and first.roots is None and second.roots is None
 
@@ -228,7 +228,7 @@ def _by_points(first: Signs, second: Signs) -> Totals:
 
 @dataclass(frozen=True)
 class Distances:
-    """One network's distances, group by group, less a constant near their mean: less is lost when they are centered."""
+    """One network's distances per group, minus a constant near their mean: centering then rounds less."""
 
     packed: UInt8[np.ndarray, "n b"]
     spans: tuple[slice, ...]
@@ -237,7 +237,7 @@ class Distances:
 
     @classmethod
     def of(cls, side: Signs) -> Distances:
-        """Return the distances of all points of a side, none of them computed yet but those of the first."""
+        """Return the distances of all points of a side; they are computed on demand, except the first point's."""
         parts = zip(side.spans, side.widths, strict=True)
         columns = [columns_of(side.packed[:, span], compact_dtype(width)) for span, width in parts]
         bare = cls(side.packed, side.spans, columns, np.zeros((len(columns), 1, 1)))

@@ -48,7 +48,7 @@ popcount: Any = intrinsic(_popcount)
 
 
 # Eight words at once: their sum stays in registers between one load and one store of the output. Slices are taken of
-# whole contiguous arrays, so that the compiler knows neighbors for neighbors, and outside the loop over rows.
+# whole contiguous arrays, so that the compiler can see that elements are contiguous, and outside the loop over rows.
 
 
 @compiled

@@ -137,7 +137,7 @@ def _over_pairs(
 
     ``start`` is how far the tile's first column lies behind its first row: pairs with j + start > i are its own.
     """
-    # Tall stacks of tiles first, so that no thread is left with one at the end.
+    # Largest tasks first, so that no thread starts a large one at the end.
     tasks = iter(list(row_slices(len(p), _COLUMNS))[::-1])
 
     def work(_: int) -> np.ndarray:
@@ -150,7 +150,7 @@ def _over_pairs(
 
 
 def _over_columns(p: Patterns, q: Patterns, columns: slice, add: Callable[..., None]) -> None:
-    """Call ``add`` with both networks' distances of ``columns`` to all points not behind them."""
+    """Call ``add`` with both networks' distances from ``columns`` to all points before ``columns.stop``."""
     ready = [columns_of(each.packed[columns], compact_dtype(each.width)) for each in (p, q)]
     room = [np.empty((_ROWS, each.count), each.dtype) for each in ready]
     for rows in row_slices(columns.stop, _ROWS):

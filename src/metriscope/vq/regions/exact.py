@@ -22,7 +22,7 @@ from metriscope.vq.regions.polygons import Cutter
 
 __all__ = ["linear_regions"]
 
-# Numbers below this share of what they come from are rounding, not distance: a region thinner than that is lost.
+# Values below this relative size are treated as rounding errors: a thinner region is lost.
 _THIN = 1e-11
 _ROUNDING = 1e-13
 # Bounds this large still have areas, and products of areas, that are finite.
@@ -32,7 +32,7 @@ _ROOM = 1 << 29
 
 
 def linear_regions(model: nn.Module, plane: Any = None, bounds: Any = ((-1.0, 1.0), (-1.0, 1.0))) -> Partition:
-    """Return every region of the plane within the bounds on which a network is one affine map.
+    """Return all linear regions of a network on a plane, within the bounds.
 
     Parameters
     ----------
@@ -78,7 +78,7 @@ def linear_regions(model: nn.Module, plane: Any = None, bounds: Any = ((-1.0, 1.
 
 
 def _bounds(bounds: Any) -> tuple[tuple[float, float], tuple[float, float], int]:
-    """Return the least and the greatest corner, and the number of dimensions; a line is a strip of height one."""
+    """Return the lower and upper corner, and the number of dimensions; a line is a strip of height one."""
     pairs = real_array(bounds, "bounds")
     if pairs.shape not in ((2,), (2, 2)):
         raise ValueError(f"bounds must be ((s0, s1), (t0, t1)), or (s0, s1) for a line, got the shape {pairs.shape}")

@@ -260,5 +260,5 @@ def _affine(mesh: Mesh, given: Tensor) -> bool:
 
 
 def _close(a: np.ndarray, b: np.ndarray, among: np.ndarray) -> bool:
-    """Say whether two arrays are equal but for rounding of values as large as those given."""
+    """Return whether two arrays are equal but for rounding of values as large as those given."""
     return bool(np.abs(a - b).max(initial=0.0) <= _ROUNDING * max(np.abs(among).max(initial=0.0), 1e-300))

@@ -269,7 +269,7 @@ def _joined(mesh: Mesh, group: Int64[np.ndarray, " c"]) -> Pieces:
 
 
 def _straight(corners: Positions, starts: Int64[np.ndarray, " r+1"]) -> Bool[np.ndarray, " c"]:
-    """Say which corners may lie in the middle of a side: one polygon has them, or two between the same neighbors."""
+    """Return which corners may lie inside a side: corners of one polygon only, or of two between the same neighbors."""
     after = _following(starts)
     before = np.empty_like(after)
     before[after] = np.arange(len(after))

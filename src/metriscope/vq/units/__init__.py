@@ -1,1 +1,1 @@
-"""What patterns tell about single units and points: utilization, novelty, counts."""
+"""Measures of single units and points: utilization, novelty, counts."""

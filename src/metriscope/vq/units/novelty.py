@@ -157,7 +157,7 @@ def _faiss(train: UInt8[np.ndarray, "m b"], test: UInt8[np.ndarray, "n b"], k: i
     except ImportError as missing:
         raise ImportError('index="faiss" needs the package faiss-cpu: pip install faiss-cpu') from missing
     bits = 8 * train.shape[1]
-    # faiss asks for 39 points a list to place its centers.
+    # faiss needs 39 points per list to place its centers.
     lists = max(1, min(math.isqrt(len(train)), len(train) // 39))
     quantizer = faiss.IndexBinaryFlat(bits)
     found = faiss.IndexBinaryIVF(quantizer, bits, lists)

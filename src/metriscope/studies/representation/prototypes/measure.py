@@ -56,7 +56,7 @@ class Hidden:
         return torch.stack([values[self.labels == c].mean(0) for c in self.classes])
 
     def weights(self) -> Iterator[tuple[int, np.ndarray, dict[str, np.ndarray]]]:
-        """Yield each class with its alpha and what alpha may weigh, one value per unit.
+        """Yield each class with its alpha and the quantities that alpha may be related to, one value per unit.
 
         ``compact``: 1 / sd of the unit within the class, the weight of a Mahalanobis distance along the axes;
         ``quiet``: 1 / sd over all images; ``own``: the class's mean above the mean of the others, in standard
@@ -86,7 +86,7 @@ def gather(found: Sequence[tuple[RepresentationTraining, Mapping[str, pd.DataFra
 
 
 def _places(hidden: Hidden, start: float) -> pd.DataFrame:
-    """Return how far each prototype lies from each class mean: unweighted, and as the network measures it."""
+    """Return how far each prototype lies from each class mean: unweighted, and weighted by alpha as in the network."""
     means = hidden.means(hidden.post)
     plain = torch.cdist(hidden.mu, means)
     weighted = offset_l2(means, hidden.mu, hidden.alpha).mT
@@ -100,7 +100,7 @@ def _places(hidden: Hidden, start: float) -> pd.DataFrame:
 
 
 def _weighing(hidden: Hidden, fewest: int) -> pd.DataFrame:
-    """Return the rank correlations of alpha with what it may weigh, over hidden units, one row per output.
+    """Return rank correlations of alpha with the quantities of ``Hidden.weights`` over units, one row per output.
 
     Units with the same value for a whole class are left out of the ranks.
     """

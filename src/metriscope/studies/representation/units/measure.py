@@ -109,7 +109,7 @@ def _statistics(z: np.ndarray, labels: np.ndarray, where: Mapping[str, object]) 
 
 
 def crossings(z: Float[np.ndarray, "n c"], labels: Int[np.ndarray, " n"], band: float) -> pd.DataFrame:
-    """Return how each class lies to each output's hyperplane z = 0, one row per output and class.
+    """Return the position of each class relative to each output's hyperplane z = 0, one row per output and class.
 
     ``distance`` is that of the class's mean from the hyperplane, in standard deviations of the class along it: at 0
     the hyperplane goes through the middle of the class. ``inside`` is the share of the class in the band around the
@@ -136,7 +136,7 @@ def hyperplanes(run: TrainedNetwork, x: Tensor, y: Tensor, asked: Inside) -> pd.
 
 
 def crossed(planes: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per network and seed: how its output hyperplanes lie to their own class and to the others.
+    """Return one row per network and seed: distances of its output hyperplanes from their own and the other classes.
 
     ``nearest own``: the share of outputs whose nearest class is their own, z_c in the paper's words; chance is
     one in the number of classes. ``nearest other`` is the distance of the nearest of the other classes.

@@ -81,8 +81,8 @@ class Images:
 class Group:
     """Some seeds of one network shape in every role: the unit that is computed, stored and resumed.
 
-    A role says what a network is trained on: "first" and "second" on the data, "turned" on rotated data, "shuffled" on
-    random labels. Every role has initial weights of its own.
+    A role determines what a network is trained on: "first" and "second" on the data, "turned" on rotated data,
+    "shuffled" on the data with random labels. Every role has its own initial weights.
     """
 
     task: str
