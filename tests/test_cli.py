@@ -17,7 +17,7 @@ def test_a_small_study_writes_page_tables_and_store(tmp_path, capsys):
         assert table.with_suffix(".parquet").exists()
     assert main(["runs", "list", "--out", str(tmp_path)]) == 0
     listed = capsys.readouterr().out.splitlines()
-    assert any(" Training " in line and "dim=3" in line for line in listed)
+    assert any(" DistanceTraining " in line and "dim=3" in line for line in listed)
     assert main(["runs", "show", listed[0].split()[0], "--out", str(tmp_path)]) == 0
     assert "provenance" in capsys.readouterr().out
     assert main(["runs", "verify", "--out", str(tmp_path)]) == 0

@@ -184,7 +184,7 @@ class RepresentationComparing:
     unperturbed. ``neutral``: the level of each kind of perturbation that changes nothing.
     ``runs``: the paper's number of runs per network. ``same_t``: the relative difference allowed between a
     recomputed t and the printed one, whose means and deviations are rounded. ``steady``: networks with a spread
-    small enough for their mean to tell which printed column a run belongs to. ``grid`` and ``reach``: the number of
+    small enough for their mean to identify the printed column of a run. ``grid`` and ``reach``: the number of
     points at which the shape of a distribution is drawn, and how far beyond its ends, as a share of its range.
     """
 
