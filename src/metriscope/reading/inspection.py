@@ -14,8 +14,18 @@ from jaxtyping import Bool, Float64, Num
 
 from metriscope import vq
 
-__all__ = ["DistanceSummary", "PointMap", "Subject", "alignments", "distances", "heat_cosines", "layer_table"]
-__all__ += ["novel_points", "point_map", "unit_tables"]
+__all__ = [
+    "DistanceSummary",
+    "PointMap",
+    "Subject",
+    "alignments",
+    "distances",
+    "heat_cosines",
+    "layer_table",
+    "novel_points",
+    "point_map",
+    "unit_tables",
+]
 
 SHOWN = 2_000  # points drawn or compared pair by pair; beyond it a picture shows no more
 NOVEL = 20

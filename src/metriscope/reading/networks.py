@@ -24,8 +24,17 @@ if TYPE_CHECKING:
 
     from metriscope.vq import Patterns
 
-__all__ = ["NetworkError", "NetworkName", "check_comparable", "load_array", "load_labels", "load_model"]
-__all__ += ["network_name", "patterns_of", "short_name"]
+__all__ = [
+    "NetworkError",
+    "NetworkName",
+    "check_comparable",
+    "load_array",
+    "load_labels",
+    "load_model",
+    "network_name",
+    "patterns_of",
+    "short_name",
+]
 
 _FACTORY = re.compile(r"(?P<factory>[^\W\d]\w*)(?:@(?P<weights>.+))?", re.DOTALL)
 _PACKAGE = "metriscope"

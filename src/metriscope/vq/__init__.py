@@ -7,8 +7,28 @@ from metriscope.vq.regions.partition import Partition
 from metriscope.vq.units.novelty import local_complexity, naswot_score, novelty, pattern_multiplicities, region_count
 from metriscope.vq.units.utilization import Utilization, UtilizationTracker, utilization
 
-__all__ = ["Description", "Layer", "Patterns", "capture", "check_same_points", "describe"]
-__all__ += ["VQMDS", "Alignment", "alignment", "heat_cosine", "pair_counts", "vq_blocks", "vq_kernel"]
-__all__ += ["Partition", "linear_regions"]
-__all__ += ["local_complexity", "naswot_score", "novelty", "pattern_multiplicities", "region_count"]
-__all__ += ["Utilization", "UtilizationTracker", "utilization"]
+__all__ = [
+    "VQMDS",
+    "Alignment",
+    "Description",
+    "Layer",
+    "Partition",
+    "Patterns",
+    "Utilization",
+    "UtilizationTracker",
+    "alignment",
+    "capture",
+    "check_same_points",
+    "describe",
+    "heat_cosine",
+    "linear_regions",
+    "local_complexity",
+    "naswot_score",
+    "novelty",
+    "pair_counts",
+    "pattern_multiplicities",
+    "region_count",
+    "utilization",
+    "vq_blocks",
+    "vq_kernel",
+]

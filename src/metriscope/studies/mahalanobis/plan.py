@@ -11,9 +11,34 @@ from typing import Annotated, Literal
 
 from tyro.conf import arg
 
-__all__ = ["ACTIVATIONS", "DIMS", "EXACT", "GROUP", "METRICS", "NAME", "OPTIONS", "OUTCOMES", "PAPER", "SHORTEST"]
-__all__ += ["STARTS", "TIMES", "TITLE", "Chance", "Diagnosis", "DistanceRecipe", "DistanceTraining", "Further"]
-__all__ += ["GaussianTask", "MahalanobisOptions", "MahalanobisPlan", "Measurement", "Metric", "Size", "Start", "plan"]
+__all__ = [
+    "ACTIVATIONS",
+    "DIMS",
+    "EXACT",
+    "GROUP",
+    "METRICS",
+    "NAME",
+    "OPTIONS",
+    "OUTCOMES",
+    "PAPER",
+    "SHORTEST",
+    "STARTS",
+    "TIMES",
+    "TITLE",
+    "Chance",
+    "Diagnosis",
+    "DistanceRecipe",
+    "DistanceTraining",
+    "Further",
+    "GaussianTask",
+    "MahalanobisOptions",
+    "MahalanobisPlan",
+    "Measurement",
+    "Metric",
+    "Size",
+    "Start",
+    "plan",
+]
 
 NAME = "mahalanobis"
 TITLE = "Learning the Mahalanobis distance"

@@ -13,10 +13,28 @@ from typing import Annotated, Any, Literal
 from tyro.conf import arg
 
 __all__ = [
-    "BASE", "DISTANCES", "MODELS", "NAME", "OPTIONS", "PAPER", "TIMES", "TITLE", "WHERE", "WIDTH", "Inside",
-    "Part", "Perturbing", "Prototypes", "RepresentationComparing", "RepresentationOptions", "RepresentationPlan",
-    "RepresentationTraining", "Setting", "plan", "title",
-]  # fmt: skip
+    "BASE",
+    "DISTANCES",
+    "MODELS",
+    "NAME",
+    "OPTIONS",
+    "PAPER",
+    "TIMES",
+    "TITLE",
+    "WHERE",
+    "WIDTH",
+    "Inside",
+    "Part",
+    "Perturbing",
+    "Prototypes",
+    "RepresentationComparing",
+    "RepresentationOptions",
+    "RepresentationPlan",
+    "RepresentationTraining",
+    "Setting",
+    "plan",
+    "title",
+]
 
 NAME, TITLE = "representation", "Distance against intensity"
 TIMES = {"quick": "2 minutes on two cores", "paper": "20 hours on two cores, with full MNIST"}

@@ -27,8 +27,21 @@ if TYPE_CHECKING:
 
     Values = Mapping[str, np.ndarray]
 
-__all__ = ["TASKS", "aligned", "changes", "course", "curves", "depth", "eigenvectors", "matrices", "partitions"]
-__all__ += ["rotation", "same_pieces", "scalings", "strictness"]
+__all__ = [
+    "TASKS",
+    "aligned",
+    "changes",
+    "course",
+    "curves",
+    "depth",
+    "eigenvectors",
+    "matrices",
+    "partitions",
+    "rotation",
+    "same_pieces",
+    "scalings",
+    "strictness",
+]
 
 WIDTH = 9.2
 DATA_TITLES = {"first": "Moons", "turned": "Rotated by π/6"}

@@ -24,8 +24,21 @@ from metriscope.vq.measures.hamming import Columns, columns_of, compact_dtype, w
 from metriscope.vq.measures.kernel import Weights, layer_weights
 from metriscope.vq.measures.sign_products import products_and_sums, project, tables_of, unit_sums
 
-__all__ = ["ESTIMATORS", "LEAST_POINTS", "NEGLIGIBLE", "Distances", "KernelPair", "Signs", "Totals"]
-__all__ += ["by_points", "ratio", "row_lengths", "scale", "side_of", "units_at_once"]
+__all__ = [
+    "ESTIMATORS",
+    "LEAST_POINTS",
+    "NEGLIGIBLE",
+    "Distances",
+    "KernelPair",
+    "Signs",
+    "Totals",
+    "by_points",
+    "ratio",
+    "row_lengths",
+    "scale",
+    "side_of",
+    "units_at_once",
+]
 
 ESTIMATORS = ("debiased", "biased")
 # The debiased inner product of two kernels of fewer points is 0 / 0.

@@ -23,8 +23,15 @@ from metriscope.studies.mahalanobis.plan import ACTIVATIONS, METRICS, NAME, Dist
 from metriscope.studies.mahalanobis.train import DistanceProblem, draw_problem
 from metriscope.studies.published import matching
 
-__all__ = ["RANKED", "TITLES", "TrainedDistance", "analytic_error", "best_trials", "curve", "epochs_saved", "measured"]
-__all__ += [
+__all__ = [
+    "RANKED",
+    "TITLES",
+    "TrainedDistance",
+    "analytic_error",
+    "best_trials",
+    "curve",
+    "epochs_saved",
+    "measured",
     "mse",
     "networks",
     "one_lost",

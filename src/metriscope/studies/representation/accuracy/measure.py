@@ -20,10 +20,27 @@ from metriscope.studies.representation.plan import BASE, DISTANCES, NAME, WHERE,
 from metriscope.studies.representation.train import HISTORY, TrainedNetwork, tagged
 
 __all__ = [
-    "Curves", "Density", "accuracies", "by_seed", "columns_compared", "compare", "density", "epoch_reached", "follow",
-    "histories", "judged", "last_epochs", "networks_of", "pixels_compared", "placements", "printed", "recomputed",
-    "select", "shapes", "summary",
-]  # fmt: skip
+    "Curves",
+    "Density",
+    "accuracies",
+    "by_seed",
+    "columns_compared",
+    "compare",
+    "density",
+    "epoch_reached",
+    "follow",
+    "histories",
+    "judged",
+    "last_epochs",
+    "networks_of",
+    "pixels_compared",
+    "placements",
+    "printed",
+    "recomputed",
+    "select",
+    "shapes",
+    "summary",
+]
 
 # The points of a density and its values; the points of curves and their values, seeds by points.
 Density = tuple[Float[np.ndarray, " g"], Float[np.ndarray, " g"]]

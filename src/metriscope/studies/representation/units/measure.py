@@ -24,9 +24,20 @@ from metriscope.studies.representation.plan import Inside, Perturbing, Represent
 from metriscope.studies.representation.train import TrainedNetwork, tagged
 
 __all__ = [
-    "INACTIVE", "Unit", "asking", "chosen_units", "crossed", "crossings", "dead_units", "gather", "half_dead",
-    "hyperplanes", "perturbed", "ranges", "units_shown",
-]  # fmt: skip
+    "INACTIVE",
+    "Unit",
+    "asking",
+    "chosen_units",
+    "crossed",
+    "crossings",
+    "dead_units",
+    "gather",
+    "half_dead",
+    "hyperplanes",
+    "perturbed",
+    "ranges",
+    "units_shown",
+]
 
 INACTIVE = {"never": "never", "under_1": "under 1 %", "under_5": "under 5 %"}
 

@@ -23,8 +23,16 @@ from metriscope.studies.vq.networks.plan import STUDY
 from metriscope.studies.vq.train import sample
 from metriscope.vq import Patterns, alignment, capture, heat_cosine
 
-__all__ = ["DigitsResults", "Nearest", "Simultaneous", "crossings", "measure_digits", "nearest", "printed"]
-__all__ += ["simultaneous"]
+__all__ = [
+    "DigitsResults",
+    "Nearest",
+    "Simultaneous",
+    "crossings",
+    "measure_digits",
+    "nearest",
+    "printed",
+    "simultaneous",
+]
 
 
 def crossings(scales: Float[np.ndarray, " t"], curve: Float[np.ndarray, " t"], value: float) -> Float[np.ndarray, " k"]:

@@ -10,8 +10,21 @@ from dataclasses import dataclass
 
 from metriscope.studies.vq.networks.plan import STUDY, Group, Images, MLPShape, VQRecipe, blocks
 
-__all__ = ["FORMS", "INITIAL", "PAIRS", "PLAIN_DIGITS", "SOURCE_IMAGES", "TRAINED", "TWINS", "Band", "Digits"]
-__all__ += ["Pair", "Scales", "SeedPairs", "name_of"]
+__all__ = [
+    "FORMS",
+    "INITIAL",
+    "PAIRS",
+    "PLAIN_DIGITS",
+    "SOURCE_IMAGES",
+    "TRAINED",
+    "TWINS",
+    "Band",
+    "Digits",
+    "Pair",
+    "Scales",
+    "SeedPairs",
+    "name_of",
+]
 
 Pair = tuple[str, str]
 

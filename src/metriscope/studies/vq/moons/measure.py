@@ -27,8 +27,14 @@ from metriscope.studies.vq.networks.measure import Networks, aligned, ends_of, r
 from metriscope.studies.vq.train import sample
 from metriscope.vq import VQMDS, Patterns, capture, vq_kernel
 
-__all__ = ["MoonsResults", "Picture", "ScalingPanel", "SpheresResults", "by_comparison", "comparisons", "disc"]
-__all__ += [
+__all__ = [
+    "MoonsResults",
+    "Picture",
+    "ScalingPanel",
+    "SpheresResults",
+    "by_comparison",
+    "comparisons",
+    "disc",
     "disc_points",
     "eigenspace_overlap",
     "entropy_rank",
@@ -36,9 +42,13 @@ __all__ += [
     "gaps",
     "matched_cosines",
     "measure_moons",
+    "measure_spheres",
+    "neighbor_accuracy",
+    "participation_ratio",
+    "pattern_separation",
+    "point_separation",
+    "rotation_rows",
 ]
-__all__ += ["measure_spheres", "neighbor_accuracy", "participation_ratio", "pattern_separation", "point_separation"]
-__all__ += ["rotation_rows"]
 
 
 def disc(grid: int) -> tuple[Float[np.ndarray, "n 2"], Bool[np.ndarray, "g g"]]:

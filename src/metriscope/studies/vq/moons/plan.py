@@ -6,8 +6,19 @@ from dataclasses import dataclass
 
 from metriscope.studies.vq.networks.plan import PLANE, STUDY, Group, MLPShape, MoonPoints, VQRecipe, blocks
 
-__all__ = ["COMPARISONS", "DISTANCES", "KERNEL_MEASURES", "PLACES", "PLAIN", "SEPARATION_MEASURES", "SPHERE_ROLES"]
-__all__ += ["Moons", "Rotation", "Separation", "spheres"]
+__all__ = [
+    "COMPARISONS",
+    "DISTANCES",
+    "KERNEL_MEASURES",
+    "PLACES",
+    "PLAIN",
+    "SEPARATION_MEASURES",
+    "SPHERE_ROLES",
+    "Moons",
+    "Rotation",
+    "Separation",
+    "spheres",
+]
 
 SHAPE = MLPShape(2, 3, 96)
 # Full-batch steps: the loss of separable moons falls for ever, so that "to convergence" needs a rule of its own.

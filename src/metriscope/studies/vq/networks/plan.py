@@ -5,8 +5,19 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-__all__ = ["GROUP", "PLANE", "STUDY", "TOGETHER", "Group", "Images", "MLPShape", "MoonPoints", "VQRecipe"]
-__all__ += ["blocks", "matched_width"]
+__all__ = [
+    "GROUP",
+    "PLANE",
+    "STUDY",
+    "TOGETHER",
+    "Group",
+    "Images",
+    "MLPShape",
+    "MoonPoints",
+    "VQRecipe",
+    "blocks",
+    "matched_width",
+]
 
 STUDY = "vq"
 # Seeds are trained in groups of this size, whatever the machine: a group is what is stored.

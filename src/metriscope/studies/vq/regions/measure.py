@@ -27,9 +27,23 @@ from metriscope.studies.vq.regions.plan import Explorer, Exploring, Lemmas, Lot,
 from metriscope.studies.vq.train import mlp, sample
 from metriscope.vq import Partition, linear_regions, vq_kernel
 
-__all__ = ["ExplorerResults", "LemmasResults", "Pieces", "Steps", "Tent", "View", "both_distances", "compare"]
-__all__ += ["compare_windows", "lot_rows", "measure_explorer", "measure_lemmas", "random_network", "tent_rows"]
-__all__ += ["wider_distances"]
+__all__ = [
+    "ExplorerResults",
+    "LemmasResults",
+    "Pieces",
+    "Steps",
+    "Tent",
+    "View",
+    "both_distances",
+    "compare",
+    "compare_windows",
+    "lot_rows",
+    "measure_explorer",
+    "measure_lemmas",
+    "random_network",
+    "tent_rows",
+    "wider_distances",
+]
 
 
 class Tent(nn.Module):
