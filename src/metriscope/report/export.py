@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from metriscope.common.errors import Damage, reason
-from metriscope.common.files import sha256, temporary, write
+from metriscope.common.files import replaced, sha256
 from metriscope.report.html import render
 from metriscope.runs.codec import from_json, to_json
 
@@ -118,11 +118,8 @@ def _parquet(table: Table) -> bytes:
 
 
 def _write_or_explain(path: Path, data: bytes) -> None:
-    """Write ``data`` beside ``path`` and rename it into place once it is on the disk."""
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with temporary(path.parent) as draft:
-            write(draft, data)
-            draft.replace(path)
+        with replaced(path) as file:
+            file.write(data)
     except OSError as error:
         raise ReportError(f"cannot write {path}: {reason(error)}") from error

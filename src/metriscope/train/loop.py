@@ -176,14 +176,19 @@ def fit(
         pool = ThreadPoolExecutor(workers or workers_available(), "train", torch.set_num_threads, setting)
         stack.enter_context(pool)
         while left := [c for c in cohorts if c.epoch < c.protocol.epochs]:
-            epoch = min(c.epoch for c in left)
-            behind = [c for c in left if c.epoch == epoch]
-            ahead = [c.epoch - epoch for c in left if c.epoch > epoch]
-            chunk = min([rhythm.chunk, *ahead, *(c.until(rhythm.chunk) for c in behind)])
-            with rhythm.measured(chunk):
-                list(pool.map(lambda cohort, n=chunk: cohort.advance(n), behind))
-                if tick:
-                    tick(min((c.epoch for c in left), default=epoch))
+            _advance(left, pool, rhythm, tick)
+
+
+def _advance(left: Sequence[Cohort], pool: ThreadPoolExecutor, rhythm: Pace, tick: Tick | None) -> None:
+    """Train the cohorts that have done the fewest epochs by one chunk."""
+    epoch = min(c.epoch for c in left)
+    behind = [c for c in left if c.epoch == epoch]
+    ahead = [c.epoch - epoch for c in left if c.epoch > epoch]
+    chunk = min([rhythm.chunk, *ahead, *(c.until(rhythm.chunk) for c in behind)])
+    with rhythm.measured(chunk):
+        list(pool.map(lambda cohort: cohort.advance(chunk), behind))
+        if tick:
+            tick(min(c.epoch for c in left))
 
 
 @dataclass

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -21,7 +20,7 @@ import torch
 from jaxtyping import Float, Float64, Int64, UInt8, UInt32
 from torch import Tensor, nn
 
-from metriscope.common.threads import row_slices, workers_available
+from metriscope.common.threads import in_parallel, row_slices
 from metriscope.common.validation import instance, integer, label_array, number, one_of, real_tensor
 from metriscope.rng import stream
 from metriscope.vq.capture.capture import capture
@@ -130,15 +129,13 @@ def _exact(train: UInt8[np.ndarray, "m b"], test: UInt8[np.ndarray, "n b"], k: i
     """Return the k-th smallest distance of each test row, keeping the k best while passing over blocks."""
     nearest = np.full((len(test), k), np.iinfo(np.uint32).max, np.uint32)
     blocks = list(row_slices(len(test), _TEST_ROWS))
-    with ThreadPoolExecutor(workers_available()) as pool:
-        for start in range(0, len(train), _TRAIN_ROWS):
-            packed = nk.hammings_pack(train[start : start + _TRAIN_ROWS], dtype="uint1")
+    for start in range(0, len(train), _TRAIN_ROWS):
+        packed = nk.hammings_pack(train[start : start + _TRAIN_ROWS], dtype="uint1")
 
-            def merge(rows: slice, packed: Any = packed) -> None:
-                nearest[rows] = _smallest(np.asarray(nk.hammings_packed(test[rows], packed)), nearest[rows])
+        def merge(rows: slice, packed: Any = packed) -> None:
+            nearest[rows] = _smallest(np.asarray(nk.hammings_packed(test[rows], packed)), nearest[rows])
 
-            # The list raises what a thread raised.
-            list(pool.map(merge, blocks))
+        in_parallel(merge, blocks)
     return nearest.max(1)
 
 

@@ -10,18 +10,16 @@ point. If the loss stays, the trial is at a stationary point: a true minimum if 
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import torch
 from jaxtyping import Float
-from threadpoolctl import threadpool_limits
 from torch import nn
 
 from metriscope import functional, probes
-from metriscope.common.threads import workers_available
+from metriscope.common.threads import in_parallel, one_blas_thread
 from metriscope.runs import Result, Run
 from metriscope.studies.mahalanobis.plan import Diagnosis
 from metriscope.studies.mahalanobis.train import DistanceProblem, draw_problem
@@ -56,7 +54,7 @@ def loss_and_gradient(
 
 def diagnosed(spec: Diagnosis, run: Run) -> Result:
     """Return one row per network of a training that has a metric to lose."""
-    with threadpool_limits(limits=1, user_api="blas"):
+    with one_blas_thread():
         table = diagnose(networks(run, spec.training), draw_problem(spec.training.task), spec)
     return Result({"diagnosis": table})
 
@@ -67,8 +65,7 @@ def diagnose(trained: list[TrainedDistance], problem: DistanceProblem, spec: Dia
     points = (problem.x.double() - problem.gaussian.mean) @ functional.whitening_factor(problem.gaussian.cov).mT
     data = np.column_stack([points.numpy(), np.ones(len(points))]), problem.y.double().numpy()
     chosen = [network for network in trained if network.activation in DIAGNOSED]
-    with ThreadPoolExecutor(workers_available()) as pool:
-        rows = list(pool.map(lambda network: _diagnose(network, problem, data, spec), chosen))
+    rows = in_parallel(lambda network: _diagnose(network, problem, data, spec), chosen)
     return pd.DataFrame(rows, columns=[*WHERE, *FOUND])
 
 
