@@ -4,6 +4,7 @@ A specification is a dataclass or a mapping of words and numbers. Its canonical 
 keys, no spaces and floats by ``repr``. So ``1``, ``1.0`` and ``True`` have three addresses, ``0.0`` and
 ``-0.0`` have two, and a list and a tuple of the same values have one. A dataclass is the mapping of its
 fields with its type name under ``"kind"``, so that a specification read back from a run keeps its address.
+A field that was :func:`added` later is left out while it has its default, so that earlier runs keep theirs.
 """
 
 from __future__ import annotations
@@ -16,9 +17,23 @@ from typing import Any
 
 from metriscope.common.files import sha256
 
-__all__ = ["DIGITS", "address", "canonical", "plain"]
+__all__ = ["DIGITS", "added", "address", "canonical", "plain"]
 
+ADDED = "added"
 DIGITS = 40  # 160 bits of SHA-256, as in a git commit: no two specifications share them by chance
+
+
+def added(default: Any) -> Any:
+    """Return a field, added to a specification after runs were stored, that is part of the address unless default.
+
+    >>> @dataclasses.dataclass(frozen=True)
+    ... class Spec:
+    ...     seed: int
+    ...     rate: float = added(1e-3)
+    >>> canonical(Spec(7)), canonical(Spec(7, 1e-2))
+    ('{"kind":"Spec","seed":7}', '{"kind":"Spec","rate":0.01,"seed":7}')
+    """
+    return dataclasses.field(default=default, metadata={ADDED: True})
 
 
 def canonical(spec: object) -> str:
@@ -79,7 +94,8 @@ def _fields(value: Any, where: str) -> dict[str, object]:
         for key in value:
             _check_key(key, where)
         return {str.__str__(key): item for key, item in value.items()}
-    fields = {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    known = ((field, getattr(value, field.name)) for field in dataclasses.fields(value))
+    fields = {field.name: item for field, item in known if not (ADDED in field.metadata and item == field.default)}
     if "kind" in fields:
         raise ValueError(f"{where} has a field named 'kind', which is taken by the name of its type")
     return {"kind": type(value).__name__, **fields}

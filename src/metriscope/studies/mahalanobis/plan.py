@@ -11,8 +11,12 @@ from typing import Annotated, Literal
 
 from tyro.conf import arg
 
+from metriscope.runs.address import added
+
 __all__ = [
     "ACTIVATIONS",
+    "AUTHOR_SEED",
+    "AUTHOR_THREADS",
     "DIMS",
     "EXACT",
     "GROUP",
@@ -100,6 +104,9 @@ PROFILES = {
 }
 DIMS = tuple(PAPER)
 
+# Whose Gaussian, points and starts a profile uses if the option does not say.
+PROFILE_STARTS = {"paper": "author", "quick": "own"}
+
 STARTS = {"random": Start(), "clusters": Start(clusters=1), "clusters-2": Start(clusters=2)}
 
 # The published results are those of one Gaussian per dimension. What holds for Gaussians in general is measured on
@@ -111,9 +118,18 @@ PROFILE_OTHERS = {
 }
 
 
+# The seed of the published runs, and the threads of the GPU that is assumed to have drawn their numbers: 82
+# multiprocessors of six blocks of 256. Only the points in 100-D are more numbers than a GPU has threads.
+AUTHOR_SEED, AUTHOR_THREADS = 47, 82 * 6 * 256
+
+
 @dataclass(frozen=True)
 class GaussianTask:
-    """One Gaussian and the training points drawn from it: its number, and how Gaussians are drawn."""
+    """One Gaussian and the training points drawn from it: its number, and how Gaussians are drawn.
+
+    With ``author``, Gaussian, points and random starts are those of the published runs, as a GPU of ``threads`` threads
+    draws them from ``seed``.
+    """
 
     dim: int
     samples: int
@@ -121,6 +137,8 @@ class GaussianTask:
     seed: int = 0
     ridge: float = 1e-3
     spread: float = 10.0
+    author: bool = added(False)
+    threads: int | None = added(None)
 
 
 @dataclass(frozen=True)
@@ -257,6 +275,7 @@ class MahalanobisPlan:
     others: dict[int, Further]
     seed: int = 0
     starts: tuple[str, ...] = tuple(STARTS)
+    author: bool = False
 
     def jobs(self) -> tuple[DistanceTraining, ...]:
         """Return every training, dimension by dimension, further Gaussians last."""
@@ -267,9 +286,20 @@ class MahalanobisPlan:
     def group(self, dim: int, start: str, gaussian: int = 0) -> tuple[DistanceTraining, ...]:
         """Return the trainings of one dimension, start and Gaussian, in order of their trials."""
         size = self.size(dim, gaussian)
-        task, recipe = GaussianTask(dim, size.samples, gaussian, self.seed), DistanceRecipe(size.epochs)
+        task, recipe = self.task(dim, gaussian), DistanceRecipe(size.epochs)
         parts = [tuple(range(i, min(i + GROUP, size.trials))) for i in range(0, size.trials, GROUP)]
         return tuple(DistanceTraining(task, recipe, part, self.activations, STARTS[start]) for part in parts)
+
+    def task(self, dim: int, gaussian: int = 0) -> GaussianTask:
+        """Return the Gaussian and the training points; the main one is the published one if that is replayed."""
+        samples = self.size(dim, gaussian).samples
+        if self.replayed(dim) and not gaussian:
+            return GaussianTask(dim, samples, seed=AUTHOR_SEED, author=True, threads=AUTHOR_THREADS)
+        return GaussianTask(dim, samples, gaussian, self.seed)
+
+    def replayed(self, dim: int) -> bool:
+        """Return whether the main Gaussian of a dimension is the published one."""
+        return self.author and dim in PAPER
 
     def size(self, dim: int, gaussian: int = 0) -> Size:
         """Return how much is run on one Gaussian."""
@@ -322,8 +352,12 @@ class MahalanobisOptions:
     """Training points, in 2-D / 10-D / 100-D."""
     activations: tuple[str, ...] = ACTIVATIONS
     """Which networks to train."""
+    start: Annotated[
+        Literal["author", "own"] | None, arg(metavar="author|own", help_behavior_hint="(default: author, quick: own)")
+    ] = None
+    """The main Gaussian, its points and the starts: those of the published runs, or our own."""
     seed: int = 0
-    """Root of all random streams."""
+    """Root of all random streams of our own."""
 
 
 OPTIONS = MahalanobisOptions
@@ -343,7 +377,8 @@ def plan(options: MahalanobisOptions) -> MahalanobisPlan:
     chosen = tuple(a for a in ACTIVATIONS if a in options.activations)
     more = {d: row for d, row in PROFILE_OTHERS[options.profile].items() if d in sizes}
     others = {d: replace(row, size=replace(row.size, **given)) for d, row in more.items()}
-    return MahalanobisPlan(options.profile, sizes, chosen, others, options.seed)
+    author = (options.start or PROFILE_STARTS[options.profile]) == "author"
+    return MahalanobisPlan(options.profile, sizes, chosen, others, options.seed, author=author)
 
 
 def _nearest(dim: int) -> int:
@@ -358,6 +393,8 @@ def _check(options: MahalanobisOptions) -> None:
         value = getattr(options, name)
         if value is not None and value < least:
             raise ValueError(f"--{name} must be at least {least}, not {value}")
+    if options.start not in (None, "author", "own"):
+        raise ValueError(f"--start must be author or own, not {options.start!r}")
     if not options.dims or not options.activations:
         raise ValueError("--dims and --activations need at least one value each")
     if min(options.dims) < 1:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import accumulate
 
 import pandas as pd
 import torch
@@ -15,7 +16,7 @@ from torch import Tensor, nn
 
 from metriscope.data import Gaussian, random_gaussian
 from metriscope.nn import Mahalanobis, init_from_clusters_, init_through_points_
-from metriscope.rng import stream
+from metriscope.rng import cuda_advance, cuda_integers, cuda_normal, cuda_uniform, stream
 from metriscope.runs import Result, Work
 from metriscope.studies.mahalanobis.plan import NAME, DistanceTraining, GaussianTask
 from metriscope.train import Cohort, CohortPass, Protocol, engine_for
@@ -39,10 +40,42 @@ class DistanceProblem:
 
 def draw_problem(task: GaussianTask) -> DistanceProblem:
     """Return a task's Gaussian and the training points that all its trials share."""
+    if task.author:
+        return _published_problem(task)
     here = (task.seed, NAME, task.dim)
     gaussian = random_gaussian(task.dim, stream(*here, "gaussian", task.gaussian), task.ridge, task.spread)
     x = gaussian.sample(task.samples, stream(*here, "training points", task.gaussian))
     return DistanceProblem(gaussian, x.float(), gaussian.distance(x).float())
+
+
+def _draws(task: GaussianTask, trial: int = 0) -> tuple[list[int], list[int]]:
+    """Return how many numbers the author's program draws in each call up to a trial's, and the offset of each call."""
+    dim = task.dim
+    counts = [dim, dim * dim, task.samples * dim, *(2 * dim * dim, 2 * dim) * (trial + 1)]
+    return counts, [0, *accumulate(cuda_advance(count, task.threads) for count in counts)]
+
+
+def _published_problem(task: GaussianTask) -> DistanceProblem:
+    """Return the published Gaussian and its training points, computed in the precision that the author used."""
+    (many, entries, values, *_), (first, second, third, *_) = _draws(task)
+    mean = cuda_uniform(many, task.seed, first, task.threads) * 2 * task.spread - task.spread
+    root = cuda_normal(entries, task.seed, second, task.threads).reshape(task.dim, task.dim)
+    cov = root @ root.mT + task.ridge * torch.eye(task.dim)
+    cov = cov / torch.linalg.eigvalsh(cov)[-1]
+    noise = cuda_normal(values, task.seed, third, task.threads).reshape(task.samples, task.dim)
+    x = mean + noise @ torch.linalg.cholesky(cov).mT
+    centered = x - mean
+    distance = (centered @ torch.linalg.inv(cov) * centered).sum(1).sqrt()
+    return DistanceProblem(Gaussian(mean, (cov + cov.mT) / 2), x, distance)
+
+
+def _published_start(task: GaussianTask, trial: int, x: Float[Tensor, "n d"]) -> tuple[Tensor, Tensor]:
+    """Return the weights and biases with which a published trial began."""
+    counts, offsets = _draws(task, trial)
+    weight = cuda_normal(counts[-2], task.seed, offsets[-3], task.threads).reshape(2 * task.dim, task.dim)
+    weight = weight * (2 / task.dim) ** 0.5
+    rows = cuda_integers(counts[-1], task.seed, offsets[-2], task.threads, high=len(x))
+    return weight, -(weight * x[rows]).sum(1)
 
 
 def network(job: DistanceTraining, activation: str, trial: int, x: Float[Tensor, "n d"]) -> Mahalanobis:
@@ -57,7 +90,10 @@ def network(job: DistanceTraining, activation: str, trial: int, x: Float[Tensor,
     model = Mahalanobis(dim, activation=activation)
     units = model.linear.out_features
     widest = nn.Linear(dim, max(2 * dim, units))
-    if job.start.clusters is None:
+    if job.start.clusters is None and job.task.author:
+        weight, bias = _published_start(job.task, trial, x)
+        widest.load_state_dict({"weight": weight, "bias": bias})
+    elif job.start.clusters is None:
         nn.init.kaiming_normal_(widest.weight, nonlinearity="relu", generator=stream(*here, "weights"))
         init_through_points_(widest, x, generator=stream(*here, "points"))
     else:

@@ -12,6 +12,8 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import arg
 
+from metriscope.runs.address import added
+
 __all__ = [
     "BASE",
     "DISTANCES",
@@ -19,6 +21,7 @@ __all__ = [
     "NAME",
     "OPTIONS",
     "PAPER",
+    "REPLAYS",
     "TIMES",
     "TITLE",
     "WHERE",
@@ -27,6 +30,7 @@ __all__ = [
     "Part",
     "Perturbing",
     "Prototypes",
+    "Replay",
     "RepresentationComparing",
     "RepresentationOptions",
     "RepresentationPlan",
@@ -53,6 +57,28 @@ SIZES = {"mnist": 60_000, "mnist-5k": 4_000}
 WIDTH = 16
 # The columns that identify a run in a table.
 WHERE = ("setting", "network", "seed")
+
+
+@dataclass(frozen=True)
+class Replay:
+    """The random numbers of a published series of trainings on a GPU, all from one seed.
+
+    ``networks``: in the order in which they were trained, ``runs`` times each. ``draws``: the tensors that each run
+    draws, in order; a tensor that is drawn twice keeps the second values.
+    """
+
+    seed: int
+    networks: tuple[str, ...]
+    draws: tuple[str, ...]
+    runs: int = 20
+
+
+# Both programs draw the first layer twice: PyTorch's `apply` meets it as an attribute and again inside a Sequential.
+REPLAYS = {
+    "oursland-2025": Replay(42484103, BASE, ("0.weight", "0.bias", "2.weight") * 2),
+    "oursland-2024b": Replay(411713593, ("relu-bias", "abs-bias"), (*("0.weight", "0.bias") * 2, "2.weight", "2.bias")),
+}
+TABLES, PERTURBED = REPLAYS
 
 
 def title(name: str) -> str:
@@ -109,7 +135,9 @@ class RepresentationTraining:
     The specification does not name the networks trained beside it, because they do not change the result.
     ``ladder`` is the largest number of epochs that a history records, ``counts`` at how many of them inactive units
     are counted; ``rare`` names the thresholds: units active on less than this share of the images. ``version`` is
-    raised when the same request would give other numbers.
+    raised when the same request would give other numbers. ``replay`` names the published series, a key of
+    :data:`REPLAYS`, whose run ``number`` starts the network, as a GPU of ``threads`` threads draws it; empty for a
+    start of our own.
     """
 
     model: str
@@ -129,6 +157,8 @@ class RepresentationTraining:
     rare: tuple[tuple[str, float], ...] = (("never", 0.0), ("under_1", 0.01), ("under_5", 0.05))
     version: int = 1
     study: str = NAME
+    replay: str = added("")
+    threads: int | None = added(None)
 
     @property
     def setting(self) -> Setting:

@@ -18,13 +18,25 @@ from torch import Tensor, nn
 
 from metriscope import data
 from metriscope.nn import build
-from metriscope.rng import stream
+from metriscope.rng import cuda_advance, cuda_uniform, stream
 from metriscope.runs import Result, Run, Work
-from metriscope.studies.representation.plan import WHERE, WIDTH, RepresentationTraining
+from metriscope.studies.representation.plan import REPLAYS, WHERE, WIDTH, RepresentationTraining
 from metriscope.train import Pace, recorded_epochs
 from metriscope.train.classifiers import Examples, Network, advance, classifier, examples, measure
 
-__all__ = ["HISTORY", "WORK", "Lesson", "TrainedNetwork", "counted", "images", "network", "observed", "start", "tagged"]
+__all__ = [
+    "HISTORY",
+    "WORK",
+    "Lesson",
+    "TrainedNetwork",
+    "counted",
+    "images",
+    "network",
+    "observed",
+    "replayed",
+    "start",
+    "tagged",
+]
 
 HISTORY = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
 PARTS, LAYERS = ("train", "test"), ("hidden", "output")
@@ -54,7 +66,7 @@ class ImageTask:
 
 def _share(job: RepresentationTraining) -> RepresentationTraining:
     """Return what trainings must have in common to run side by side: all but the network and its start."""
-    return replace(job, model="", number=0)
+    return replace(job, model="", number=0, replay="", threads=None)
 
 
 # Consecutive passes use the same images, and packing full MNIST takes seconds.
@@ -65,9 +77,31 @@ def _task(shared: RepresentationTraining) -> ImageTask:
 
 
 def start(job: RepresentationTraining) -> nn.Sequential:
-    """Return a network before training; all networks of one seed begin with the same first layer."""
+    """Return a network before training.
+
+    With starts of our own, all networks of one seed begin with the same first layer; a replayed start is that of the
+    published run.
+    """
     generator = stream(job.seed, job.study, "start", job.number)
-    return build(job.model, job.features, job.hidden, job.classes, generator)
+    model = build(job.model, job.features, job.hidden, job.classes, generator)
+    if job.replay:
+        model.load_state_dict(replayed(job, {name: p.shape for name, p in model.named_parameters()}))
+    return model
+
+
+def replayed(job: RepresentationTraining, shapes: Mapping[str, torch.Size]) -> dict[str, Tensor]:
+    """Return the parameters that the published run drew on its GPU: PyTorch's default initialization of a layer."""
+    series = REPLAYS[job.replay]
+    sizes = [shapes[name].numel() for name in series.draws]
+    advances = [cuda_advance(size, job.threads) for size in sizes]
+    run = series.networks.index(job.model) * series.runs + job.number
+    found = {}
+    for i, (name, size) in enumerate(zip(series.draws, sizes, strict=True)):
+        bound = shapes[name.replace("bias", "weight")][1] ** -0.5
+        offset = run * sum(advances) + sum(advances[:i])
+        drawn = cuda_uniform(size, series.seed, offset, job.threads, low=-bound, high=bound)
+        found[name] = drawn.reshape(shapes[name])
+    return found
 
 
 def network(job: RepresentationTraining, run: Run) -> nn.Sequential:
