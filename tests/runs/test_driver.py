@@ -9,14 +9,14 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, make_dataclass, replace
 
 import pandas as pd
 import pytest
 import torch
 from torch import Tensor
 
-from metriscope.runs import Deadline, Driver, Result, Store, Unfinished, Work, once
+from metriscope.runs import Deadline, Driver, Result, Store, Unfinished, Work, once, records
 from metriscope.runs.address import address
 
 
@@ -284,3 +284,17 @@ def test_the_lease_of_a_dead_process_is_free_again(store):
     store.sweep()
     assert list((store.root / "leases").iterdir()) == []
     assert store.verify() == []
+
+
+def test_a_driver_shows_shipped_records_and_computes_nothing_for_them(tmp_path, monkeypatch):
+    spec = make_dataclass("Sum", [("number", int), ("study", str, "demo")], frozen=True)
+    driver = Driver(Store(tmp_path / "runs"))
+    driver.perform([spec(1)], once(lambda job: Result({"sums": pd.DataFrame({"sum": [job.number]})})), "sums")
+    records.add(driver.store.runs(), tmp_path / "results" / "demo", "demo")
+    monkeypatch.setattr(records, "_FOLDERS", (tmp_path / "results",))
+    records._names.cache_clear()
+    found = driver.recorded([spec(1), spec(2)])
+    assert list(found) == [spec(1)]
+    assert found[spec(1)].table("sums")["sum"].tolist() == [1]
+    assert len(driver.shown) == 1
+    records._names.cache_clear()

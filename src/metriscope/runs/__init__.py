@@ -6,6 +6,7 @@ from metriscope.common.errors import StoreError, Unfinished
 from metriscope.runs.checkpoint import Checkpoint
 from metriscope.runs.driver import Deadline, Driver, Executor, Finished, InProcess, Job, Pass, Result, Work, once
 from metriscope.runs.integrity import Problem
+from metriscope.runs.records import Record
 from metriscope.runs.run import Run
 from metriscope.runs.store import Store
 
@@ -19,6 +20,7 @@ __all__ = [
     "Job",
     "Pass",
     "Problem",
+    "Record",
     "Result",
     "Run",
     "Store",

@@ -22,6 +22,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from torch import Tensor
 
+    from metriscope.runs.records import Record
+
 __all__ = ["Deadline", "Driver", "Executor", "Finished", "InProcess", "Job", "Pass", "Result", "Work", "once"]
 
 Item = TypeVar("Item")
@@ -262,6 +264,8 @@ class Driver:
         Runs the shards of the work.
     used : dict of str to Run
         Runs that were used so far, by address; filled by :meth:`perform`.
+    shown : dict of str to Record
+        Records that were used so far, by address; filled by :meth:`recorded`.
 
     Examples
     --------
@@ -281,6 +285,7 @@ class Driver:
     deadline: Deadline = field(default_factory=Deadline)
     executor: Executor = field(default_factory=InProcess)
     used: dict[str, Run] = field(default_factory=dict)
+    shown: dict[str, Record] = field(default_factory=dict)
 
     def perform(self, jobs: Iterable[Any], work: Work, label: str) -> Finished:
         """Return the finished runs of the jobs, after computing those that are not in the store.
@@ -296,6 +301,17 @@ class Driver:
         self.used.update({run.address: run for run in found.values()})
         self.announce(f"{label} (runs: {len(found) - kept} computed, {kept} from the store)")
         return Finished({job: found[job] for job in asked if job in found}, len(asked))
+
+    def recorded(self, jobs: Iterable[Any]) -> dict[Any, Record]:
+        """Return the records of these jobs that come with the package; nothing is computed.
+
+        Use it for experiments that are too long for a profile: a job without a record is missing.
+        """
+        from metriscope.runs.records import find
+
+        found = {job: record for job in jobs if (record := find(_checked(job).study, address(job))) is not None}
+        self.shown.update({address(job): record for job, record in found.items()})
+        return found
 
     def _stored(self, jobs: Iterable[Any]) -> dict[Any, Run]:
         return {job: run for job in jobs if (run := self.store.get(job)) is not None}

@@ -258,6 +258,13 @@ def _reason(statement: Statement, ruling: _Ruling, tables: Tables, flips: Mappin
     return " ".join(part for part in parts if part)
 
 
+def _origin(statement: Statement, tables: Tables) -> str:
+    """Return "record" if any value of the criteria was measured elsewhere and recorded, otherwise "run"."""
+    asked = [values for c in statement.criteria for values in (c.values, c.minus) if values is not None]
+    found = [rows for values in asked if (rows := values.rows(tables)) is not None and "origin" in rows]
+    return "record" if any((rows["origin"] == "record").any() for rows in found) else "run"
+
+
 def judge(statements: Sequence[Statement], tables: Tables) -> tuple[Claim, ...]:
     """Return the claims of a study with verdict, strength, reason, criteria and evidence.
 
@@ -273,5 +280,6 @@ def judge(statements: Sequence[Statement], tables: Tables) -> tuple[Claim, ...]:
         shown = tuple(Requirement(f.sentence, f.state, f.criterion.why) for f in ruling.findings)
         evidence = tuple(statement.evidence(tables)) if statement.evidence and strength != "not run" else ()
         fields = (ruling.verdict, _reason(statement, ruling, tables, flips), evidence, strength, shown)
-        found.append(Claim(statement.id, statement.text, statement.source, *fields))
+        origin = _origin(statement, tables)
+        found.append(Claim(statement.id, statement.text, statement.source, *fields, origin=origin))
     return tuple(found)

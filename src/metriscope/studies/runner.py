@@ -70,6 +70,8 @@ def reproduce(
         ledger = whole(claims, unfinished)
         sections.append(Section("Every verdict", (verdict_table(ledger),)))
         where = {"runs": together(run.provenance for run in driver.used.values()), "this page": provenance()}
+        if driver.shown:
+            where["records"] = together(record.provenance for record in driver.shown.values())
         title = (
             f"{', '.join(studies)} · {', '.join(dict.fromkeys(options.profile for options in asked.values()))} profile"
         )

@@ -7,7 +7,8 @@ import pandas as pd
 import pytest
 
 from metriscope.runs import Driver, Result, Store, once
-from metriscope.studies.records import add, main, page, read
+from metriscope.runs.records import add, read
+from metriscope.studies.records import main, page
 from metriscope.studies.representation.measure import recorded
 from metriscope.studies.representation.units.measure import asking
 from studies.representation.made import dead, history, job
@@ -45,7 +46,7 @@ def test_a_record_holds_every_number_of_its_run(out, tmp_path):
         assert record.provenance == run.provenance
         assert set(record.tables) == set(run.tables)
         for name in run.tables:
-            pd.testing.assert_frame_equal(record.tables[name], run.table(name), check_dtype=False)
+            pd.testing.assert_frame_equal(record.table(name), run.table(name), check_dtype=False)
 
 
 def test_records_give_the_tables_that_need_no_network(out, tmp_path):

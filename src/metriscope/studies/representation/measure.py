@@ -18,8 +18,7 @@ from torch import Tensor
 
 from metriscope.data.registry import row
 from metriscope.nn import architectures
-from metriscope.runs import Driver, Finished, Result, Run, once
-from metriscope.studies.records import Record
+from metriscope.runs import Driver, Finished, Record, Result, Run, once
 from metriscope.studies.representation import plan as plans
 from metriscope.studies.representation.accuracy import measure as accuracy
 from metriscope.studies.representation.accuracy.measure import Curves, Density
@@ -91,9 +90,9 @@ def recorded(records: Sequence[Record]) -> RepresentationResults:
         # The first records are of a class that was named Training.
         return [record for record in records if record.kind.removeprefix("Representation") == kind]
 
-    found = [TrainedNetwork(_training(r.spec), r.tables["history"], r.tables["dead"]) for r in of("Training")]
-    levels = [(_training(r.spec["training"]), r.tables["levels"]) for r in of("Perturbing")]
-    layers = [(_training(r.spec["training"]), r.tables) for r in of("Prototypes") if r.tables]
+    found = [TrainedNetwork(_training(r.spec), r.table("history"), r.table("dead")) for r in of("Training")]
+    levels = [(_training(r.spec["training"]), r.table("levels")) for r in of("Perturbing")]
+    layers = [(_training(r.spec["training"]), r.frames) for r in of("Prototypes") if r.tables]
     return RepresentationResults(**gathered(ordered(found), levels, layers, RepresentationComparing()))
 
 
