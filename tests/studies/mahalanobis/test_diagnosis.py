@@ -9,7 +9,8 @@ import torch
 from metriscope.nn import Mahalanobis
 from metriscope.probes import lost_directions
 from metriscope.studies.mahalanobis.diagnosis.measure import _outcome, diagnose, loss_and_gradient
-from metriscope.studies.mahalanobis.plan import OUTCOMES, Diagnosis, DistanceRecipe, DistanceTraining, GaussianTask
+from metriscope.studies.mahalanobis.diagnosis.plan import OUTCOMES, Diagnosis
+from metriscope.studies.mahalanobis.plan import DistanceRecipe, DistanceTraining, GaussianTask
 from metriscope.studies.mahalanobis.train import draw_problem
 from metriscope.studies.mahalanobis.trials.measure import TrainedDistance, networks
 

@@ -5,9 +5,9 @@ import pytest
 from metriscope.cli import main
 from metriscope.report import Figure, Page, render
 from metriscope.studies.judging import judge
+from metriscope.studies.mahalanobis.diagnosis.plan import OUTCOMES
 from metriscope.studies.mahalanobis.judge import STATEMENTS
 from metriscope.studies.mahalanobis.page import sections
-from metriscope.studies.mahalanobis.plan import OUTCOMES
 
 
 @pytest.fixture(scope="module")
@@ -20,6 +20,7 @@ def test_the_page_has_every_part_and_every_verdict(page):
     assert [claim.id for claim in page.claims] == [f"C0{i}" for i in range(1, 9)]
     names = {table.name for table in page.tables}
     shown = {"protocol", "placement", "beside-2d", "metrics-2d", "lost-directions", "failures", "starts"}
+    shown |= {"replay", "replay-largest"}
     assert shown | {"trials", "diagnoses", "gaussians", "axes", "identities"} == names
     figures = {block.name for block in page.blocks if isinstance(block, Figure)}
     drawn = {"hyperplanes-2d", "loss-curves", "distributions", "eigenvalues", "metric-spectra", "gaussians"}

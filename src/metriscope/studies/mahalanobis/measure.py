@@ -25,7 +25,9 @@ from metriscope.rng import derive, stream
 from metriscope.runs import Driver, Finished, Result, Run, once
 from metriscope.studies.mahalanobis import plan as planned
 from metriscope.studies.mahalanobis.diagnosis.measure import diagnosed
-from metriscope.studies.mahalanobis.plan import Chance, Diagnosis, DistanceTraining, MahalanobisPlan, Measurement
+from metriscope.studies.mahalanobis.diagnosis.plan import Diagnosis
+from metriscope.studies.mahalanobis.plan import Chance, DistanceTraining, MahalanobisPlan, Measurement
+from metriscope.studies.mahalanobis.replay import measure as replay
 from metriscope.studies.mahalanobis.train import draw_problem
 from metriscope.studies.mahalanobis.trials import measure as trial
 from metriscope.studies.published import matching
@@ -90,6 +92,7 @@ def measure(plan: MahalanobisPlan, runs: Finished, driver: Driver) -> Mahalanobi
         "gaussians": _gaussians(trials),
         "identities": _identities(plan, found),
         "axes": axes(trials, _chances(plan, trials, driver)),
+        "replay": replay.compared(replay.replayed(plan, first, driver)),
     }
     return MahalanobisResults(tables, *_plane(plan, first, runs))
 

@@ -9,8 +9,10 @@ from metriscope.probes import lost_directions
 from metriscope.report import Block, Claim, Details, Ledger, Prose, Section, Table, interval, number
 from metriscope.report.numbers import MISSING
 from metriscope.studies.mahalanobis import figures
+from metriscope.studies.mahalanobis.diagnosis.plan import OUTCOMES
 from metriscope.studies.mahalanobis.measure import MahalanobisResults
-from metriscope.studies.mahalanobis.plan import METRICS, NAME, OUTCOMES, PAPER, TITLE, MahalanobisPlan
+from metriscope.studies.mahalanobis.plan import METRICS, NAME, PAPER, TITLE, MahalanobisPlan
+from metriscope.studies.mahalanobis.replay import page as replay
 from metriscope.studies.mahalanobis.trials.measure import RANKED, TITLES, best_trials
 from metriscope.studies.published import matching, published, source_of
 
@@ -26,6 +28,7 @@ def sections(plan: MahalanobisPlan, results: MahalanobisResults, claims: tuple[C
     """Return the study's sections in reading order."""
     return (
         Section(TITLE, (Prose(_introduction(plan)), *_results(plan, results))),
+        *replay.section(results),
         Section("What the means hide: lost directions", _lost(plan, results)),
         Section("Starting from clusters", _starts(results)),
         Section("Verdicts C01 to C08", (Ledger(claims),)),
@@ -195,13 +198,17 @@ def _placement(plan: MahalanobisPlan, results: MahalanobisResults) -> Table:
                     "published mean": theirs["mean"], "published min": low, "published max": high,
                     "place": "inside" if inside else _why_outside(plan, results, dim, activation, theirs["mean"]),
                 })  # fmt: skip
-    note = "The published extremes are those over 20 trials on one Gaussian, which is not printed; ours is another."
+    own = [f"{dim}-D" for dim in plan.sizes if not plan.replayed(dim)]
+    other = f"; in {', '.join(own)}, ours is another one" if own else ", which is replayed here"
+    note = f"The published extremes are those over 20 trials on one Gaussian{other}."
     return Table("placement", "Mean training loss in the published range", pd.DataFrame(rows), note)
 
 
 def _why_outside(plan: MahalanobisPlan, results: MahalanobisResults, dim: int, activation: str, theirs: float) -> str:
     if not plan.protocol(dim):
         return "outside: shortened, fewer epochs than the protocol"
+    if plan.replayed(dim):
+        return "outside: see the replay of the published runs"
     part = matching(results.tables["gaussians"], dim=dim, activation=activation)["mse"]
     if part.empty:
         return "outside: another Gaussian (no further ones were run)"

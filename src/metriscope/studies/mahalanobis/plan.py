@@ -23,14 +23,12 @@ __all__ = [
     "METRICS",
     "NAME",
     "OPTIONS",
-    "OUTCOMES",
     "PAPER",
     "SHORTEST",
     "STARTS",
     "TIMES",
     "TITLE",
     "Chance",
-    "Diagnosis",
     "DistanceRecipe",
     "DistanceTraining",
     "Further",
@@ -41,6 +39,7 @@ __all__ = [
     "Metric",
     "Size",
     "Start",
+    "author_task",
     "plan",
 ]
 
@@ -212,43 +211,6 @@ class Measurement:
     study: str = NAME
 
 
-OUTCOMES = {
-    "exact": "learned the distance",
-    "reaches exact": "was still descending; a second optimizer that continues from there learns the distance",
-    "descends elsewhere": "was still descending; a second optimizer reaches another stationary point, not exact either",
-    "true minimum": "is at a local minimum: every direction curves up or is a symmetry",
-    "saddle": "is at a saddle that neither optimizer left",
-    "stationary": "is at a stationary point whose curvature was not computed (too many parameters)",
-    "not converged": "has too large a gradient, even after the second optimizer's iterations, to tell where it ends",
-}
-
-
-@dataclass(frozen=True)
-class Diagnosis:
-    """Why each trial of a training ended as it did.
-
-    A loss below ``exact`` times the loss of one lost direction counts as learned. At a stationary point no component of
-    the gradient exceeds ``gradient``, in whitened coordinates. A trial counts as still descending if the second
-    optimizer lowers its loss by the share ``descent``. A curvature counts as downward if it is below minus ``downward``
-    times the largest one, since symmetries make exact zeros. Networks of more than ``large`` parameters get fewer
-    iterations, and their Hessian is not computed.
-    """
-
-    training: DistanceTraining
-    exact: float = EXACT
-    gradient: float = 1e-6
-    descent: float = 0.1
-    downward: float = 1e-5
-    difference: float = 1e-5
-    iterations: int = 2_000
-    memory: int = 30
-    large: int = 1_000
-    large_iterations: int = 60
-    lost: float = 0.1
-    method: int = 2  # raised when the same request would give other outcomes
-    study: str = NAME
-
-
 @dataclass(frozen=True)
 class Chance:
     """How well randomly rotated whitenings of one Gaussian recover its principal axes: the null distribution of C07.
@@ -263,6 +225,11 @@ class Chance:
     high: float = 0.975
     method: int = 1  # raised when the same request would give other numbers
     study: str = NAME
+
+
+def author_task(dim: int, samples: int) -> GaussianTask:
+    """Return the published Gaussian of a dimension, with this many training points."""
+    return GaussianTask(dim, samples, seed=AUTHOR_SEED, author=True, threads=AUTHOR_THREADS)
 
 
 @dataclass(frozen=True)
@@ -294,12 +261,16 @@ class MahalanobisPlan:
         """Return the Gaussian and the training points; the main one is the published one if that is replayed."""
         samples = self.size(dim, gaussian).samples
         if self.replayed(dim) and not gaussian:
-            return GaussianTask(dim, samples, seed=AUTHOR_SEED, author=True, threads=AUTHOR_THREADS)
+            return author_task(dim, samples)
         return GaussianTask(dim, samples, gaussian, self.seed)
 
     def replayed(self, dim: int) -> bool:
         """Return whether the main Gaussian of a dimension is the published one."""
         return self.author and dim in PAPER
+
+    def complete(self, dim: int) -> bool:
+        """Return whether the published runs of a dimension are replayed whole."""
+        return self.replayed(dim) and self.sizes[dim] == PAPER[dim] and set(self.activations) == set(ACTIVATIONS)
 
     def size(self, dim: int, gaussian: int = 0) -> Size:
         """Return how much is run on one Gaussian."""

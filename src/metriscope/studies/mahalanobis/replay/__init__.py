@@ -1,0 +1,1 @@
+"""Replay of the published runs: their own Gaussians, points and starts, and the record digit by digit."""
