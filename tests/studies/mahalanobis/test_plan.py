@@ -59,7 +59,15 @@ def test_more_trials_leave_the_addresses_of_full_groups_as_they_are():
 
 
 def test_profiles_share_a_job_when_they_ask_for_the_same():
-    assert asked().group(2, "random") == asked("paper").group(2, "random")
+    assert asked().group(2, "random") == asked("paper", start="own").group(2, "random")
+    assert asked(start="author").group(2, "random") == asked("paper").group(2, "random")
+
+
+def test_the_published_gaussian_is_the_default_of_the_paper_profile_alone():
+    assert asked("paper").task(2).author
+    assert not asked("paper").task(2, gaussian=1).author
+    assert not asked("paper", dims=(3,)).task(3).author
+    assert not asked().task(2).author
 
 
 @pytest.mark.parametrize(
@@ -67,6 +75,7 @@ def test_profiles_share_a_job_when_they_ask_for_the_same():
     [
         ({"trials": -1}, "--trials must be at least 1, not -1"),
         ({"trials": 0}, "--trials must be at least 1, not 0"),
+        ({"start": "theirs"}, "--start must be author or own, not 'theirs'"),
         ({"epochs": 0}, "--epochs must be at least 1, not 0"),
         ({"samples": 1}, "--samples must be at least 2, not 1"),
         ({"dims": (0,)}, "--dims must be 1 or more, not 0"),

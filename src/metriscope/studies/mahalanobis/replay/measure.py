@@ -10,27 +10,22 @@ import pandas as pd
 
 from metriscope.runs import Driver, Result, once
 from metriscope.studies.mahalanobis.plan import PAPER, MahalanobisPlan
-from metriscope.studies.mahalanobis.replay.plan import replay_of
+from metriscope.studies.mahalanobis.replay.plan import CHAOTIC, CLOSE, LOOSE, replay_of
 from metriscope.studies.published import matching, published
 
 __all__ = ["agreement", "compared", "half_digit", "replayed", "spread"]
 
 RECORD = "mahalanobis-record"
 COLUMNS = ("activation", "trial", "train_mse", "test_mse", "mirrored", "centering", "sphericity")
-# How the record computes its statistics over trials: variances divide by their number, deviations by one less.
+# How the record computes its statistics over trials: pandas divides by one less than their number, numpy by it.
 STATISTICS: Mapping[str, Callable[[pd.Series], float]] = {
-    "mean": lambda values: values.mean(),
-    "sd": lambda values: values.std(ddof=1),
-    "variance": lambda values: values.var(ddof=0),
-    "minimum": lambda values: values.min(),
-    "maximum": lambda values: values.max(),
+    "mean": pd.Series.mean,
+    "sd": pd.Series.std,
+    "variance": np.var,
+    "minimum": pd.Series.min,
+    "maximum": pd.Series.max,
 }
 BEST_TRIAL, BEST_RUN = "best trial", "best run"
-
-# The relative difference that is allowed beside half of the last printed digit.
-CLOSE = 1e-3
-# Where rounding grows until trials part, only the losses are compared, and more loosely.
-CHAOTIC, LOOSE = ((10, "relu"), (10, "sigmoid"), (100, "relu"), (100, "sigmoid")), 0.02
 
 
 def replayed(plan: MahalanobisPlan, trials: pd.DataFrame, driver: Driver) -> pd.DataFrame:

@@ -8,7 +8,8 @@ import pandas as pd
 from metriscope.report import Prose, Section, Table, number
 from metriscope.studies.mahalanobis.measure import MahalanobisResults
 from metriscope.studies.mahalanobis.plan import AUTHOR_SEED, METRICS, PAPER
-from metriscope.studies.mahalanobis.replay.measure import CLOSE, LOOSE, RECORD
+from metriscope.studies.mahalanobis.replay.measure import RECORD
+from metriscope.studies.mahalanobis.replay.plan import CLOSE, LOOSE
 from metriscope.studies.mahalanobis.trials.measure import TITLES
 from metriscope.studies.published import source_of
 

@@ -6,7 +6,12 @@ from dataclasses import dataclass
 
 from metriscope.studies.mahalanobis.plan import ACTIVATIONS, NAME, PAPER, DistanceRecipe, GaussianTask, author_task
 
-__all__ = ["ReplayedTrials", "replay_of"]
+__all__ = ["CHAOTIC", "CLOSE", "LOOSE", "ReplayedTrials", "replay_of"]
+
+# The relative difference that is allowed beside half of the last printed digit.
+CLOSE = 1e-3
+# Where rounding grows until trials part, only the losses are compared, and more loosely.
+CHAOTIC, LOOSE = ((10, "relu"), (10, "sigmoid"), (100, "relu"), (100, "sigmoid")), 0.02
 
 
 @dataclass(frozen=True)
