@@ -19,12 +19,15 @@ from numba import njit
 from metriscope.train.kernels import EXP, EXP_RANGE, HALF, ONE, ZERO, F, I, chosen, compiled
 from metriscope.train.sparse_points import GROUP
 
-__all__ = ["Room", "aligned", "descend", "learn", "measure", "prepare", "room"]
+__all__ = ["Room", "aligned", "descend", "learn", "measure", "prepare", "room", "spaced"]
 
 HIDDEN = {"relu": 0, "abs": 1}
 HEADS = {"linear": 0, "offset-l2": 1}
 OUTPUTS = {None: 0, "relu": 1, "abs": 2}
 RELU, ABS = OUTPUTS["relu"], OUTPUTS["abs"]
+
+# Numbers in a cache line.
+LINE = 16
 
 # A unit is active on an input if the absolute value of its activation is larger than this.
 ACTIVE = 1e-6
@@ -59,6 +62,17 @@ def aligned(*shape: int) -> np.ndarray:
     return torch.zeros(shape).numpy()
 
 
+def spaced(units: int) -> int:
+    """Return the length of the rows of a large array, so that rows are an odd number of cache lines apart.
+
+    Rows that are a power of two apart share a few places of the first-level cache and drive each other out.
+
+    >>> spaced(128)
+    144
+    """
+    return (-(-units // LINE) | 1) * LINE
+
+
 class Room(NamedTuple):
     """Scratch arrays of a pass; all but ``z`` belong to one group of points at a time."""
 
@@ -76,7 +90,7 @@ class Room(NamedTuple):
 def room(rows: int, units: int, classes: int) -> Room:
     """Return scratch arrays for blocks of ``rows`` points; ``units`` and ``classes`` are the padded numbers."""
     group, heads = (GROUP, units), (classes, GROUP)
-    arrays = [aligned(*shape) for shape in ((rows, units), group, group, heads, heads, heads, (2, GROUP))]
+    arrays = [aligned(*shape) for shape in ((rows, spaced(units)), group, group, heads, heads, heads, (2, GROUP))]
     natural = np.arange(max(classes, GROUP), dtype=np.int32)
     return Room._make([*arrays, natural, natural % np.int32(GROUP)])
 
@@ -84,7 +98,7 @@ def room(rows: int, units: int, classes: int) -> Room:
 @compiled
 def _activate(z: Any, first: int, hidden: int, h: Any) -> None:
     for g in range(GROUP):
-        for k in range(z.shape[1]):
+        for k in range(h.shape[1]):
             h[g, k] = abs(z[first + g, k]) if hidden else max(z[first + g, k], ZERO)
 
 
@@ -170,9 +184,9 @@ def _differentiate(y: Any, labels: Any, kinds: Any, classes: int, room: Any) -> 
 
 
 @compiled
-def _multiply(side: Any, group: int, dense: Any, out: Any) -> None:
+def _multiply(side: Any, group: int, dense: Any, out: Any, units: int) -> None:
     _, starts, index, values, rows = side
-    for column in range(0, out.shape[1], WIDTH):
+    for column in range(0, units, WIDTH):
         accumulate(out, dense, (rows, index, values), (group, starts[group], starts[group + 1], column))
 
 
@@ -185,7 +199,7 @@ def _forward(side: Any, group: int, first: int, weights: Any, kinds: Any, room: 
     for g in range(GROUP):
         for k in range(len(lift)):
             z[first + g, k] = lift[k]
-    _multiply(side, group, plane, z)
+    _multiply(side, group, plane, z, len(lift))
     _activate(z, first, hidden, h)
     if head:
         _distances(h, weight, alpha, y, len(offset))
@@ -218,12 +232,12 @@ def _head_gradient(weights: Any, gradient: Any, kinds: Any, room: Any) -> None:
 def _pull_back(z: Any, first: int, hidden: int, pull: Any, of_bias: Any) -> None:
     # At zero the derivative of the absolute value is taken as zero, as in PyTorch.
     for g in range(GROUP):
-        for k in range(z.shape[1]):
+        for k in range(len(of_bias)):
             value = z[first + g, k]
             below = -pull[g, k] if hidden and value < ZERO else ZERO
             z[first + g, k] = pull[g, k] if value > ZERO else below
     for g in range(GROUP):
-        for k in range(z.shape[1]):
+        for k in range(len(of_bias)):
             of_bias[k] += z[first + g, k]
 
 
@@ -259,7 +273,7 @@ def learn(data: Any, blocks: Any, weights: Any, results: Any, kinds: Any, room: 
             _head_gradient(weights, gradient, kinds, room)
             _pull_back(z, first, kinds[0], pull, gradient[1])
         for group in range(backward[0][block], backward[0][block + 1]):
-            _multiply(backward, group, z, gradient[0])
+            _multiply(backward, group, z, gradient[0], len(gradient[1]))
 
 
 @compiled

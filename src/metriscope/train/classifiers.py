@@ -91,7 +91,7 @@ class Classifier:
         sign = np.float32(-1 if row.negate else 1)
         self.kinds = (passes.HIDDEN[row.hidden], passes.HEADS[row.head], passes.OUTPUTS[row.output], sign)
         wide, tall = round_up(self.units, PADDING), round_up(self.classes, GROUP)
-        shapes = ((self.features, wide), (wide,), (tall, wide), (tall, wide), (self.classes,))
+        shapes = ((self.features, passes.spaced(wide)), (wide,), (tall, wide), (tall, wide), (self.classes,))
         self.values = tuple(passes.aligned(*shape) for shape in shapes)
         self.derived = (passes.aligned(wide), passes.aligned(tall, wide))
         for name, own in self._parameters():
@@ -123,7 +123,7 @@ class Classifier:
         """Return scratch arrays for a pass over blocks of ``rows`` points."""
         from metriscope.train.classifier_passes import room
 
-        return room(rows, self.values[0].shape[1], len(self.values[2]))
+        return room(rows, len(self.values[1]), len(self.values[2]))
 
     def state(self) -> dict[str, Tensor]:
         """Return a copy of the network's ``state_dict``."""
