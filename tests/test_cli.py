@@ -27,7 +27,7 @@ def test_a_small_study_writes_page_tables_and_store(tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "sentence"),
     [
-        (["reproduce", "nonsense"], "unknown study 'nonsense': there is mahalanobis"),
+        (["reproduce", "nonsense"], "unknown study 'nonsense': there are mahalanobis"),
         (["reproduce", "mahalanobis", "--trials", "-3"], "--trials must be at least 1, not -3"),
         (["reproduce", "mahalanobis", "--dims", "0"], "--dims must be 1 or more, not 0"),
         (

@@ -80,7 +80,7 @@ def test_an_embedded_set_needs_no_fetching(cache, capsys):
     [
         (["fetch"], "data fetch needs the name of a data set: data list prints them"),
         (["fetch", "nonsense"], "unknown data set 'nonsense': there are mnist, fashion-mnist, cifar-10, mnist-5k"),
-        (["fetch", "ecg5000"], "cannot find sequence/ECG5000_TRAIN.tsv: there is no whole copy in "),
+        (["fetch", "ecg5000"], "cannot find sequence/ECG5000_TRAIN.tsv: there is no intact copy in "),
         (["list", "--data-dir", "nowhere"], "there is no data folder nowhere"),
     ],
 )

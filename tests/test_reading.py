@@ -89,7 +89,7 @@ def test_paths_may_hold_what_stands_between_a_network_and_its_weights(folder, pl
     assert main(["inspect", f"{folder}/nets.py:net", *words]) == 0
     assert main(["inspect", named, "--data", "x.npy"]) == 0
     assert main(["inspect", named, *words]) == 2
-    assert f"weights are named twice: {folder}/w.safetensors and {folder}/w.safetensors" in capsys.readouterr().err
+    assert f"weights are given twice: {folder}/w.safetensors and {folder}/w.safetensors" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize(
@@ -236,10 +236,10 @@ def leave(place):
         (leave, ["nets.py:plain"], ""),
         (leave, ["nets.py:wider", "--weights", "w.safetensors"], "the weights in w.safetensors do not fit the network"),
         (leave, ["nets.py:net", "--weights", "gone.safetensors"], "there is no file gone.safetensors"),
-        (damaged, ["nets.py:net", "--weights", "w.safetensors"], "w.safetensors is not a whole safetensors file"),
+        (damaged, ["nets.py:net", "--weights", "w.safetensors"], "w.safetensors is not a complete safetensors file"),
         (with_nan, ["nets.py:net"], "x.npy holds NaN or infinite values"),
-        (cut, ["nets.py:net"], "x.npy is not a whole .npy file of plain numbers"),
-        (objects, ["nets.py:net"], "x.npy is not a whole .npy file of plain numbers"),
+        (cut, ["nets.py:net"], "x.npy is not a complete .npy file of numbers"),
+        (objects, ["nets.py:net"], "x.npy is not a complete .npy file of numbers"),
         (leave, ["nets.py:net", "--layers", "gone*"], ""),
         (leave, ["nets.py:net", "--labels", "x.npy"], "x.npy holds an array of shape (40, 3), not one label for each"),
     ],

@@ -74,5 +74,5 @@ def test_what_was_drawn_before_from_one_stream_does_not_reach_another():
 
 
 def test_a_name_that_holds_the_separator_is_refused():
-    with pytest.raises(ValueError, match="may not hold the separator"):
+    with pytest.raises(ValueError, match="must not contain the separator"):
         derive(1, "a\x1fb")

@@ -1,6 +1,6 @@
-"""Measure what a neural network measures.
+"""Interpret neural networks through distances: measure which distances a network has learned.
 
-Names are loaded when they are first used: importing the package is quick, and neither reads files nor draws numbers.
+Names are loaded when they are first used: importing the package is fast, reads no files and draws no random numbers.
 """
 
 from __future__ import annotations

@@ -29,7 +29,7 @@ def run_benchmarks(name: str = "") -> int:
     """Run one benchmark, or all if ``name`` is empty."""
     found = benchmarks()
     if name and name not in found:
-        raise ValueError(f"unknown benchmark {name!r}: there is {', '.join(found) or 'none'}")
+        raise ValueError(f"unknown benchmark {name!r}: there are {', '.join(found) or 'none'}")
     for path in [found[name]] if name else found.values():
         runpy.run_path(str(path), run_name="__main__")
     return 0
@@ -51,7 +51,7 @@ def processor() -> str:
 
 
 def _model(cpuinfo: Path = Path("/proc/cpuinfo")) -> str:
-    """Return the processor's name as Linux tells it, else as Python does."""
+    """Return the processor's name as Linux reports it, or else as Python does."""
     try:
         lines = cpuinfo.read_text().splitlines()
     except OSError:

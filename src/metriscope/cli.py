@@ -65,7 +65,7 @@ def reproduce(arguments: list[str]) -> int:
 
 def _reproduce() -> int:
     """Run one study, or all, and write one self-contained report: see reproduce --help."""
-    raise AssertionError("reproduce is parsed by itself, as each study has options of its own")
+    raise AssertionError("reproduce has its own parser, because each study has its own options")
 
 
 def _parsed(options: type[Any], name: str, arguments: list[str], about: str) -> tuple[Any, Common]:
@@ -220,7 +220,7 @@ def bench(name: Annotated[Positional[str], arg(metavar="[NAME]")] = "", /) -> in
 
 
 def main(arguments: list[str] | None = None) -> int:
-    """Run the command; errors of the user's making are one sentence on standard error; --debug adds the traceback."""
+    """Run the command; a user's mistake gives one sentence on standard error; --debug adds the traceback."""
     given = sys.argv[1:] if arguments is None else arguments
     debug, arguments = "--debug" in given, [word for word in given if word != "--debug"]
     if arguments == ["--version"]:

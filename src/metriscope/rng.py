@@ -1,7 +1,7 @@
-"""Random numbers: named streams of our own, and those that PyTorch draws on a GPU, computed anywhere.
+"""Random numbers: named streams, and the numbers that PyTorch draws on a GPU, computed on any machine.
 
-Every stream has an address, and no global seed is ever touched. The functions ``cuda_*`` give the numbers of PyTorch's
-CUDA generator, so that an experiment that was run on a GPU can be replayed on any machine.
+Every stream has an address, and the global seed is never changed. The functions ``cuda_*`` give the numbers of
+PyTorch's CUDA generator, so that an experiment that was run on a GPU can be replayed on any machine.
 
 Axes: N numbers.
 """
@@ -60,7 +60,7 @@ def derive(seed: int, *names: str | int) -> int:
     """
     parts = [str(part) for part in (seed, *names)]
     if any(SEPARATOR in part for part in parts):
-        raise ValueError(f"a stream's name may not hold the separator {SEPARATOR!r}, as one of {parts} does")
+        raise ValueError(f"a stream's name must not contain the separator {SEPARATOR!r}, got {parts}")
     # Without a separator ("a", "bc") and ("ab", "c") would be the same address.
     address = SEPARATOR.join(parts)
     return int.from_bytes(hashlib.sha256(address.encode()).digest()[:8], "little") >> 1
@@ -160,7 +160,7 @@ def _words(
     count, seed = integer(count, "count", least=0), integer(seed, "seed", least=0)
     offset = integer(offset, "offset", least=0)
     if offset % PER_CALL:
-        raise ValueError(f"offset must be a multiple of {PER_CALL}, as PyTorch's CUDA generator has it, got {offset}")
+        raise ValueError(f"offset must be a multiple of {PER_CALL}, as in PyTorch's CUDA generator, got {offset}")
     if seed >= 2**64:
         raise ValueError(f"seed must be less than 2**64, got {seed}")
     grid, elements = _grid(count, threads), np.arange(count)

@@ -274,7 +274,7 @@ class DistanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
         return self
 
     def decision_function(self, X: Any) -> np.ndarray:
-        """Return negative distances; for two classes, the distance to the first minus that to the second."""
+        """Return negative distances to the prototypes; for two classes, the first distance minus the second."""
         scores = self._scores(X).numpy()
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 

@@ -101,7 +101,7 @@ def test_rubbish_behind_a_packed_file_is_refused():
 
 @pytest.mark.parametrize("start", ["89504e47", "3c68746d", "00010803", "01000803", "00000800"])
 def test_another_beginning_is_no_idx_file(start):
-    with pytest.raises(DataError, match=f"some-file is no IDX file: it begins with {start}, expected 0000"):
+    with pytest.raises(DataError, match=f"some-file is not an IDX file: it begins with {start}, expected 0000"):
         read(bytes.fromhex(start) + SMALL[4:])
 
 

@@ -118,7 +118,7 @@ def test_a_download_that_fails_everywhere_names_the_file_the_places_and_each_mir
             load("mnist", tmp_path / "argument")
     sentence = str(caught.value)
     assert sentence == (
-        f"cannot find mnist/{IMAGES}: there is no whole copy in {tmp_path / 'argument'} (data-dir), "
+        f"cannot find mnist/{IMAGES}: there is no intact copy in {tmp_path / 'argument'} (data-dir), "
         f"{tmp_path / 'environment'} (METRISCOPE_DATA), {cache} (cache), and no mirror gave it: "
         f"{absent.url}{IMAGES} answered 404, "
         f"{other.url}{IMAGES} gave a {IMAGES} whose SHA-256 should be {sha(CONTENTS[IMAGES])} "
@@ -175,7 +175,7 @@ def test_a_set_without_a_mirror_says_where_to_place_it(cache, monkeypatch):
     with pytest.raises(DataError) as caught:
         load("fsdd")
     assert str(caught.value) == (
-        f"cannot find sequence/fsdd.npz: there is no whole copy in {cache} (cache), "
+        f"cannot find sequence/fsdd.npz: there is no intact copy in {cache} (cache), "
         "and it has no public mirror, so place it in one of them"
     )
 
@@ -185,7 +185,7 @@ def test_a_damaged_file_that_no_mirror_has_is_not_fetched(cache):
     (cache / "sequence" / "fsdd.npz").write_bytes(b"damaged")
     with pytest.raises(DataError, match=r"fsdd.npz is damaged and not used: .* and is [0-9a-f]{64}$"):
         load("fsdd")
-    with pytest.raises(DataError, match=r"no whole copy in .*, and it has no public mirror"):
+    with pytest.raises(DataError, match=r"no intact copy in .*, and it has no public mirror"):
         fetch("fsdd")
 
 
@@ -315,7 +315,7 @@ def test_fetch_completes_a_set_that_is_partly_there(cache, tmp_path, monkeypatch
     [
         (
             archive({"data_batch_1.bin": BATCHES["data_batch_1.bin"]}),
-            "does not hold what it should: .*data_batch_2.bin",
+            "is damaged or incomplete: .*data_batch_2.bin",
         ),
         (archive(BATCHES | {"data_batch_3.bin": b"other"}), "data_batch_3.bin.*SHA-256 should be"),
         (archive(BATCHES)[:100], "cifar-10-binary.tar.gz"),

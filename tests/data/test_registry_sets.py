@@ -35,7 +35,7 @@ def test_every_fifth_example_of_each_class_is_test(labels):
 
 
 def test_examples_need_as_many_labels():
-    with pytest.raises(DataError, match=r"3 examples need as many labels, not an array of shape \(2,\)"):
+    with pytest.raises(DataError, match=r"3 examples need one label each, got an array of shape \(2,\)"):
         Labeled(np.zeros((3, 2)), np.zeros(2, dtype=np.int64))
 
 
@@ -97,7 +97,7 @@ def test_adults_categories_are_one_hot_and_a_missing_one_is_its_own(tmp_path):
 def test_adults_damage_is_one_sentence(tmp_path):
     with pytest.raises(DataError, match=r"adult.data has 14 columns, expected 15"):
         adult_parts(write_adult(tmp_path, [line.partition(", ")[2] for line in ADULT], ADULT))
-    with pytest.raises(DataError, match=r"adult.data is no table: "):
+    with pytest.raises(DataError, match=r"adult.data is not a table: "):
         adult_parts(write_adult(tmp_path, [*ADULT, ADULT[0] + ", more"], ADULT))
     parts = adult_parts(write_adult(tmp_path, [*ADULT, ADULT[0].replace("<=50K", "rich")], ADULT))
     with pytest.raises(DataError, match="the training part of adult holds the label -1"):
@@ -108,11 +108,11 @@ def test_adults_damage_is_one_sentence(tmp_path):
     ("content", "sentence"),
     [
         ("1,2,3\n", "spambase.data has 3 columns, expected 58"),
-        (",".join(["1"] * 57 + ["spam"]) + "\n", "spambase.data is no table of numbers: "),
-        (",".join(["1"] * 57 + [""]) + "\n", "spambase.data is no table of numbers: "),
+        (",".join(["1"] * 57 + ["spam"]) + "\n", "spambase.data is not a table of numbers: "),
+        (",".join(["1"] * 57 + [""]) + "\n", "spambase.data is not a table of numbers: "),
         (",".join(["1"] * 57 + ["nan"]) + "\n", "spambase.data holds numbers that are not finite"),
-        ("1,2\n1,2,3\n", "spambase.data is no table of numbers: "),
-        ("", "spambase.data is no table of numbers: "),
+        ("1,2\n1,2,3\n", "spambase.data is not a table of numbers: "),
+        ("", "spambase.data is not a table of numbers: "),
     ],
 )
 def test_a_table_that_is_none_is_one_sentence(content, sentence, tmp_path):
@@ -145,14 +145,14 @@ def test_recordings_are_scaled_padded_and_split_by_their_number(tmp_path):
 
 
 def test_recordings_that_do_not_add_up_are_refused(tmp_path):
-    with pytest.raises(DataError, match=r"fsdd.npz holds 5 samples, but its recordings are 6 long together"):
+    with pytest.raises(DataError, match=r"fsdd.npz holds 5 samples, but its recordings have 6 in total"):
         fsdd_parts(write_fsdd(tmp_path / "fsdd.npz", length=np.array([3, 3])))
-    with pytest.raises(DataError, match=r"fsdd.npz is no complete archive of spoken digits"):
+    with pytest.raises(DataError, match=r"fsdd.npz is not a complete archive of spoken digits"):
         fsdd_parts(write_fsdd(tmp_path / "fsdd.npz", digit=None))
-    with pytest.raises(DataError, match=r"fsdd.npz is no complete archive of spoken digits"):
+    with pytest.raises(DataError, match=r"fsdd.npz is not a complete archive of spoken digits"):
         fsdd_parts(write_fsdd(tmp_path / "fsdd.npz", digit=np.array([{}, {}], dtype=object)))
     (tmp_path / "fsdd.npz").write_bytes(b"PK\x03\x04 cut")
-    with pytest.raises(DataError, match=r"fsdd.npz is no complete archive of spoken digits"):
+    with pytest.raises(DataError, match=r"fsdd.npz is not a complete archive of spoken digits"):
         fsdd_parts({"fsdd.npz": tmp_path / "fsdd.npz"})
 
 

@@ -95,7 +95,7 @@ def test_what_does_not_fit_the_stack_is_refused():
             forward(state, torch.zeros(*shape))
     with pytest.raises(ValueError, match="the stack holds 4 networks, there is no number 4"):
         unstack(modules[0], state, 4)
-    with pytest.raises(ValueError, match=r"one number of networks for all its entries, got \[3, 4\]"):
+    with pytest.raises(ValueError, match=r"must hold the same number of networks, got \[3, 4\]"):
         forward({**state, "0.bias": state["0.bias"][:3]}, torch.zeros(7, 6))
-    with pytest.raises(ValueError, match=r"one number of networks for all its entries, got \[\]"):
+    with pytest.raises(ValueError, match=r"must hold the same number of networks, got \[\]"):
         forward({}, torch.zeros(7, 6))

@@ -158,10 +158,10 @@ def test_a_damaged_or_edited_index_removes_nothing(index, tmp_path):
 
 @pytest.mark.parametrize("name", ["report", "../up.html", "a/b.html", "", ".html"])
 def test_a_page_is_named_like_a_page(name, tmp_path):
-    with pytest.raises(ValueError, match=r"a page's file name is like report\.html, got"):
+    with pytest.raises(ValueError, match=r"a page needs a file name such as report\.html, got"):
         write_report(tables_page(), tmp_path, name)
 
 
 def test_a_companion_cannot_replace_its_page(tmp_path):
-    with pytest.raises(ValueError, match=r"a companion of inspect\.html needs another file name"):
+    with pytest.raises(ValueError, match=r"a companion of inspect\.html must not have the file name"):
         write_report(tables_page(companions=["inspect.html"]), tmp_path, "inspect.html")

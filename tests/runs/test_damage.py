@@ -102,7 +102,7 @@ def test_a_folder_in_place_of_a_file_is_named_and_the_run_is_computed_again(stor
     run = store.find("")
     (run.path / name).unlink()
     (run.path / name).mkdir()
-    assert str(only(store)) == f"{relative(run, name)}: a folder stands where a file should be"
+    assert str(only(store)) == f"{relative(run, name)}: expected a file, found a folder"
     assert_repaired_by_a_new_run(store, run)
 
 
@@ -144,7 +144,7 @@ def test_a_run_moved_to_the_address_of_another_is_found(store):
     assert only(store).reason == f"belongs to run {run.address}, not to this folder"
     manifest.write_text(json.dumps({**json.loads(manifest.read_text()), "address": other}))
     assert only(store).path == f"00/{other}/spec.json"
-    assert only(store).reason == "the specification has another address than its folder"
+    assert only(store).reason == "the address of the specification is not the name of its folder"
 
 
 def test_a_stray_file_in_the_store_is_an_extra_file_but_a_hidden_one_at_the_top_is_not(store):

@@ -274,7 +274,7 @@ def test_what_does_not_fit_is_refused_in_one_sentence():
         measure([classifier("relu", (4, 3, 2))], points)
     with pytest.raises(ValueError, match="packed for measuring only"):
         advance([classifier("relu", (4, 3, 3))], examples(x, y, gradient=False), 1)
-    with pytest.raises(ValueError, match="10 points need as many labels from 0 on"):
+    with pytest.raises(ValueError, match="10 points need one label each, 0 or more"):
         examples(x, y[:-1])
     with pytest.raises(ValueError, match=r"float32 array of shape \(n, d\), not float64 of shape \(10, 4\)"):
         pack(x.astype(np.float64))

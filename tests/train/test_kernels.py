@@ -96,7 +96,7 @@ def missing(*_):
         ("target_features", missing, "ImportError: numba has no cgutils"),
         ("_emitted", lambda *_: missing, "ImportError: numba has no cgutils"),
         ("_accumulate", lambda code, data, stride: code.row(None, None), r".*Error: .*"),
-        ("_attract", lambda code, data, stride: None, "RuntimeError: vectors of shape .* give wrong sums"),
+        ("_attract", lambda code, data, stride: None, "RuntimeError: kernels for the vector shape .* give wrong sums"),
     ],
     ids=["not imported", "not written", "not compiled", "wrong"],
 )

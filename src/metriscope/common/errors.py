@@ -24,7 +24,7 @@ _REASONS = {
 class StoreError(RuntimeError):
     """Raised when a store cannot do what was asked; the message says what, where and why.
 
-    It is no ``OSError``, so that code which handles plain file errors does not catch it by accident.
+    It is not an ``OSError``, so code that handles ordinary file errors does not catch it by accident.
     """
 
 

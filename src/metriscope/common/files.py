@@ -91,7 +91,7 @@ def read(path: Path) -> bytes:
         raise Damage("missing") from None
     except OSError as error:
         if path.is_dir():
-            raise Damage("a folder stands where a file should be") from None
+            raise Damage("expected a file, found a folder") from None
         # A bad sector stays bad; "too many open files" or "no permission" say nothing about the file.
         if error.errno != errno.EIO:
             raise

@@ -1,4 +1,4 @@
-"""Progress bars on standard error, for steps of work and for downloads; silent where standard error is no terminal."""
+"""Progress bars on standard error, for steps of work and for downloads; silent if standard error is not a terminal."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ class DownloadBar:
         self._shown.advance(self._task, count)
 
     def reset(self) -> None:
-        """Set the count back to zero."""
+        """Reset the count to zero."""
         self._shown.update(self._task, completed=0)
 
     def close(self) -> None:

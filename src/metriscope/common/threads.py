@@ -1,4 +1,4 @@
-"""Threads: how many this process may use, tasks spread over them, and BLAS restricted to one."""
+"""Threads: how many this process may use, spreading tasks over them, and restricting BLAS to one."""
 
 from __future__ import annotations
 

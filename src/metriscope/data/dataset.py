@@ -42,7 +42,7 @@ class Labeled:
 
     def __post_init__(self) -> None:
         if self.y.shape != (len(self.x),):
-            raise DataError(f"{len(self.x)} examples need as many labels, not an array of shape {self.y.shape}")
+            raise DataError(f"{len(self.x)} examples need one label each, got an array of shape {self.y.shape}")
 
     def __len__(self) -> int:
         return len(self.y)

@@ -159,7 +159,7 @@ def unpack(archive: Path, inside: File, files: Sequence[File], folder: Path) -> 
             for file in files:
                 _unpack_one(tar, str(PurePosixPath(file.path).relative_to(root)), file, folder)
     except (tarfile.TarError, KeyError, EOFError, zlib.error) as error:
-        raise DataError(f"{archive} does not hold what it should: {error}") from None
+        raise DataError(f"{archive} is damaged or incomplete: {error}") from None
     except DataError as error:
         raise DataError(f"{archive} {error}") from None
     except OSError as error:
@@ -169,6 +169,6 @@ def unpack(archive: Path, inside: File, files: Sequence[File], folder: Path) -> 
 def _unpack_one(tar: tarfile.TarFile, member: str, file: File, folder: Path) -> None:
     content = tar.extractfile(member)
     if content is None:
-        raise KeyError(f"{member} is no plain file")
+        raise KeyError(f"{member} is not a regular file")
     with content:
         _write(folder / file.path, lambda stream: shutil.copyfileobj(content, stream), file)

@@ -102,7 +102,7 @@ def _brightness(images: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
     mean = counts @ levels / total
     deviation = np.sqrt((counts * (levels - mean[:, None]) ** 2).sum(axis=1) / total)
     if not deviation.all():
-        raise ValueError("train must hold different pixels to normalize by, got images that are all of one gray")
+        raise ValueError("train must hold pixels of more than one value to normalize by, got a single value")
     return mean[:, None, None], deviation[:, None, None]
 
 
@@ -132,8 +132,8 @@ def read_idx(path: Path, dtype: str | None = None, ndim: int | None = None) -> n
     Raises
     ------
     DataError
-        If the file cannot be read, is no IDX file, is shorter or longer than its header says, or does not hold what is
-        expected.
+        If the file cannot be read, is not an IDX file, is shorter or longer than its header says, or does not have the
+        expected type or number of axes.
 
     Examples
     --------
@@ -165,7 +165,7 @@ def read_idx(path: Path, dtype: str | None = None, ndim: int | None = None) -> n
     try:
         return np.frombuffer(values, kind.newbyteorder(">")).reshape(shape).astype(kind, copy=False)
     except ValueError:
-        raise DataError(f"{path} asks for the shape {shape}, which no array can have") from None
+        raise DataError(f"{path} declares the shape {shape}, which no array can have") from None
 
 
 def _header(content: bytes, path: Path) -> tuple[np.dtype, tuple[int, ...]]:
@@ -173,7 +173,9 @@ def _header(content: bytes, path: Path) -> tuple[np.dtype, tuple[int, ...]]:
     if len(magic) < 4:
         raise DataError(f"{path} is truncated: {len(magic)} of the 4 bytes every IDX file begins with")
     if magic[:2] != b"\0\0" or magic[3] == 0:
-        raise DataError(f"{path} is no IDX file: it begins with {magic.hex()}, expected 0000, a type, a number of axes")
+        raise DataError(
+            f"{path} is not an IDX file: it begins with {magic.hex()}, expected 0000, a type, a number of axes"
+        )
     if magic[2] not in _TYPES:
         known = ", ".join(f"{code:02x}" for code in _TYPES)
         raise DataError(f"{path} holds values of the unknown type {magic[2]:02x}, expected one of {known}")

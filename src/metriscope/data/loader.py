@@ -226,7 +226,7 @@ def _get(source: File, wanted: File, chosen: Row, among: Sequence[Place], bars: 
     tried = "it has no public mirror, so place it in one of them"
     tried = f"no mirror gave it: {', '.join(reasons)}" if reasons else tried
     instead = f"; {chosen.instead} needs no download" if chosen.instead else ""
-    raise DataError(f"cannot find {wanted.path}: there is no whole copy in {looked}, and {tried}{instead}")
+    raise DataError(f"cannot find {wanted.path}: there is no intact copy in {looked}, and {tried}{instead}")
 
 
 def _note(chosen: Row, found: dict[File, Path]) -> str:

@@ -16,7 +16,7 @@ __all__ = ["ROWS", "Row", "names", "row"]
 
 @dataclass(frozen=True)
 class Row:
-    """What is known of a data set before it is read.
+    """The description of a data set: what is known before its files are read.
 
     ``train`` and ``test`` are numbers of examples. ``read`` takes the path of each file by its name. A set without
     files comes with an installed package, and ``sha256`` is the digest of its content. An ``archive`` holds all the

@@ -53,7 +53,7 @@ def numbers(path: Path, width: int, separator: str = ",") -> np.ndarray:
             csv.ConvertOptions(column_types=kinds, null_values=[]),
         )
     except (ValueError, OSError) as error:
-        raise DataError(f"{path} is no table of numbers: {str(error).splitlines()[0]}") from None
+        raise DataError(f"{path} is not a table of numbers: {str(error).splitlines()[0]}") from None
     _check_width(path, found.num_columns, width)
     # Rows are gathered from columns in batches, which stay in the processor's cache.
     table = np.concatenate([np.column_stack([c.to_numpy() for c in block.columns]) for block in found.to_batches()])
@@ -69,7 +69,7 @@ def _frame(path: Path, width: int, comment: str | None = None) -> pd.DataFrame:
     try:
         found = pd.read_csv(path, header=None, comment=comment, skipinitialspace=True, keep_default_na=False)
     except (ValueError, OSError) as error:
-        raise DataError(f"{path} is no table: {str(error).splitlines()[0]}") from None
+        raise DataError(f"{path} is not a table: {str(error).splitlines()[0]}") from None
     _check_width(path, found.shape[1], width)
     return found
 
@@ -165,13 +165,13 @@ def _arrays(path: Path) -> dict[str, np.ndarray]:
         with path.open("rb") as stream, np.load(stream, allow_pickle=False) as file:
             return {name: file[name] for name in ("samples", "length", "digit", "index")}
     except (ValueError, KeyError, EOFError, OSError, zipfile.BadZipFile, zlib.error) as error:
-        raise DataError(f"{path} is no complete archive of spoken digits: {error}") from None
+        raise DataError(f"{path} is not a complete archive of spoken digits: {error}") from None
 
 
 def _padded(samples: np.ndarray, lengths: np.ndarray, path: Path) -> np.ndarray:
     """Return one row per recording from recordings that follow each other in one long array."""
     if lengths.sum() != len(samples):
-        raise DataError(f"{path} holds {len(samples)} samples, but its recordings are {lengths.sum()} long together")
+        raise DataError(f"{path} holds {len(samples)} samples, but its recordings have {lengths.sum()} in total")
     waves = np.zeros((len(lengths), lengths.max(initial=0)), dtype=np.float32)
     waves[np.arange(waves.shape[1]) < lengths[:, None]] = samples / np.float32(_FULL_SCALE)
     return waves

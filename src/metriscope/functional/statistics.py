@@ -177,7 +177,7 @@ class TTest(NamedTuple):
 
 
 def moments(values: Iterable[float]) -> Moments:
-    """Return the mean, the standard deviation and the number of some runs.
+    """Return the mean and the standard deviation over runs, and the number of runs.
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ def moments(values: Iterable[float]) -> Moments:
     Returns
     -------
     Moments
-        What :func:`student_test`, :func:`welch_test` and :func:`cohens_d` take.
+        The form in which :func:`student_test`, :func:`welch_test` and :func:`cohens_d` take a sample.
 
     Examples
     --------
@@ -301,7 +301,7 @@ def paired_test(a: Iterable[float], b: Iterable[float], confidence: float = 0.95
 
     one, other = (real_array(listed(v), name, "runs", finite=False) for v, name in ((a, "a"), (b, "b")))
     if one.shape != other.shape:
-        raise ValueError(f"a and b must be pairs of runs, got {len(one)} and {len(other)} runs")
+        raise ValueError(f"a and b must have the same number of runs to be paired, got {len(one)} and {len(other)}")
     confidence = number(confidence, "confidence", "(0, 1)")
     with warnings.catch_warnings():
         # One pair, equal differences and runs that diverged have an answer, NaN or infinite, and need no warning.

@@ -79,7 +79,7 @@ class Activation:
 
     @property
     def units_per_feature(self) -> int:
-        """How many units per feature it takes to measure both sides of a hyperplane."""
+        """The number of units per feature that are needed to measure both sides of a hyperplane."""
         return 1 if self.distance_like else 2
 
     def derivative(self, z: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:

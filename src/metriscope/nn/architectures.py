@@ -129,8 +129,8 @@ def build(
     out_features : int
         The number of outputs.
     generator : torch.Generator or None
-        Where all values are drawn from, first layer first, so that networks of the same sizes and the same stream
-        start with the same first layer; None for PyTorch's global generator.
+        The source of all random values; None for PyTorch's global generator. The first layer is drawn first, so
+        networks of the same sizes that use the same stream start with the same first layer.
 
     Returns
     -------

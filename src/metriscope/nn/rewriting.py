@@ -203,7 +203,7 @@ def _merge_under_norm(linear: nn.Linear, path: str) -> nn.Linear:
 
 def _merge_in_sequence(before: nn.Linear, after: nn.Linear | None, path: str) -> tuple[nn.Linear, nn.Linear | None]:
     if after is None:
-        raise ValueError(f"ReLU layer {path!r} cannot be rewritten: no Linear follows that would sum its pairs")
+        raise ValueError(f"ReLU layer {path!r} cannot be rewritten: no Linear after it sums its mirrored pairs")
     kept = _first_of_pairs(before, after.weight.mT, path)
     merged = _linear_like(after, after.weight[:, kept], after.bias)
     return _keep_units(before, kept), None if _does_nothing(merged) else merged

@@ -136,5 +136,5 @@ def stacked_forward(template: nn.Module) -> Callable[[Mapping[str, Tensor], Tens
 def _stack_size(state: Mapping[str, Tensor]) -> int:
     sizes = {value.shape[0] if value.ndim else 0 for value in state.values()}
     if len(sizes) != 1 or 0 in sizes:
-        raise ValueError(f"a stacked state needs one number of networks for all its entries, got {sorted(sizes)}")
+        raise ValueError(f"all entries of a stacked state must hold the same number of networks, got {sorted(sizes)}")
     return sizes.pop()

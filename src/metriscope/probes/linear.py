@@ -329,7 +329,8 @@ def metric_rank(
     cov : array of shape (D, D)
         Their covariance, positive definite.
     share : float or array of shape (K,)
-        The weight of each unit in the metric: 1 for Abs; for ReLU how often the unit is on, 1/2 if it is mirrored.
+        The weight of each unit in the metric: 1 for Abs; for ReLU the share of points at which the unit is active, or
+        1/2 for a unit of a mirrored pair.
     threshold : float
         A direction is lost if the metric gives it at most this share of its true squared length.
 

@@ -15,7 +15,7 @@ __all__ = ["LostDirections", "lost_directions"]
 
 @dataclass(frozen=True)
 class LostDirections:
-    """What the best distance network shows if it has lost some directions and whitens the others.
+    """Properties of the best distance network that has lost some directions and whitens the others.
 
     Parameters
     ----------
@@ -24,7 +24,7 @@ class LostDirections:
     lost : int
         How many directions are lost.
     constant : float
-        The constant that stands in for them.
+        The constant that replaces them.
     loss : float
         The least mean squared error.
     sphericity : float
@@ -44,7 +44,7 @@ class LostDirections:
 
 
 def lost_directions(dim: int, lost: int) -> LostDirections:
-    """Return the least loss of a distance network that has lost some directions, and what it then shows.
+    """Return the properties of the distance network with the least loss among those that lost some directions.
 
     The loss is the least of ``E (sqrt(a q + c²) - sqrt(q + p))²`` over scale a and constant c, where q and p are
     chi-squared with ``dim - lost`` and ``lost`` degrees of freedom, by Gauss-Legendre quadrature.

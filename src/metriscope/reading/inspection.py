@@ -74,7 +74,7 @@ def unit_tables(patterns: vq.Patterns) -> tuple[pd.DataFrame, pd.DataFrame]:
 
 
 class DistanceSummary(NamedTuple):
-    """VQ distances between points: all of them, and their means over all pairs, within and between labels."""
+    """VQ distances between points, and their means: over all pairs, with equal labels, and with different labels."""
 
     kernel: Num[np.ndarray, "n n"]
     mean: float

@@ -69,8 +69,8 @@ class NetworkName(NamedTuple):
 def network_name(named: str) -> NetworkName:
     """Return the parts of ``place:factory`` or ``place:factory@weights.safetensors``.
 
-    Paths may hold ``:`` and ``@``. A factory is a Python name, which can hold neither; where that leaves several
-    readings, the first one counts whose files are there.
+    Paths may contain ``:`` and ``@``; a factory is a Python name, which cannot. If the text can be split in several
+    ways, the first one whose files exist is used.
 
     >>> network_name("nets@v2/small.py:cnn@runs@home/1.safetensors")
     NetworkName(place='nets@v2/small.py', factory='cnn', weights=...Path('runs@home/1.safetensors'))
@@ -87,7 +87,7 @@ def network_name(named: str) -> NetworkName:
 
 
 def short_name(named: str) -> str:
-    """Return what a network is called on a page: its factory, and its weights' file if it has one.
+    """Return the name of a network on a page: its factory, and its weights' file if it has one.
 
     >>> short_name("models/small.py:cnn@seeds/1.safetensors"), short_name("models/saved")
     ('cnn, 1', 'saved')
@@ -107,7 +107,7 @@ def load_array(path: Path) -> np.ndarray:
     try:
         array = np.load(path, allow_pickle=False)
     except (ValueError, EOFError, OSError) as error:
-        raise ValueError(f"{path} is not a whole .npy file of plain numbers: {error}") from None
+        raise ValueError(f"{path} is not a complete .npy file of numbers: {error}") from None
     if not isinstance(array, np.ndarray) or array.ndim == 0 or len(array) == 0:
         raise ValueError(f"{path} holds no points")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
@@ -116,7 +116,7 @@ def load_array(path: Path) -> np.ndarray:
 
 
 def load_labels(path: Path | None, points: int) -> np.ndarray | None:
-    """Return one label per point from a ``.npy`` file, or nothing where none is named."""
+    """Return one label per point from a ``.npy`` file, or None if no file is named."""
     if path is None:
         return None
     labels = load_array(path)
@@ -195,7 +195,7 @@ def _load_weights(model: nn.Module, path: Path) -> None:
     try:
         state = load_file(path)
     except (SafetensorError, OSError) as error:
-        raise ValueError(f"{path} is not a whole safetensors file: {error}") from None
+        raise ValueError(f"{path} is not a complete safetensors file: {error}") from None
     misfit = ""
     with _users_code(f"loading {path} into the network"):
         try:
@@ -211,7 +211,7 @@ def patterns_of(
 ) -> Patterns:
     """Return the patterns of ``factory``, ``factory@weights.safetensors``, or a folder of saved patterns.
 
-    ``weights`` are those of a factory that is named without any.
+    ``weights`` is the weights file of a factory that is named without one.
     """
     if Path(named).is_dir():
         return _saved_patterns(Path(named), data)
@@ -219,7 +219,7 @@ def patterns_of(
     if data is None:
         raise ValueError(f"{named} is a network: its patterns need --data")
     if weights is not None and name.weights is not None:
-        raise ValueError(f"weights are named twice: {name.weights} and {weights}")
+        raise ValueError(f"weights are given twice: {name.weights} and {weights}")
     return _captured(name.target, load_model(name.target, weights or name.weights), data, layers)
 
 
@@ -236,7 +236,7 @@ def _captured(target: str, model: nn.Module, data: np.ndarray, layers: tuple[str
 
 
 def _saved_patterns(path: Path, data: np.ndarray | None) -> Patterns:
-    """Return the patterns of a folder, every byte of it checked."""
+    """Return the patterns in a folder, after checking every byte."""
     from metriscope.vq import Patterns
 
     try:
@@ -308,7 +308,7 @@ def _place_of(error: BaseException, frames: list[tuple[FrameType, int]]) -> str:
 
 
 def _is_users(frame: FrameType) -> bool:
-    """Return whether code is neither this package's nor installed nor Python's own."""
+    """Return whether code is the user's: not this package's, not installed, and not Python's own."""
     if _module_name(frame).split(".")[0] == _PACKAGE or frame.f_code.co_filename.startswith("<"):
         return False
     path = Path(frame.f_code.co_filename)
@@ -321,7 +321,7 @@ def _module_name(frame: FrameType) -> str:
 
 
 def _layer_of(model: nn.Module | None, frames: list[tuple[FrameType, int]]) -> str:
-    """Return the innermost module of a network that was running, or else the last place at all, as text."""
+    """Return the innermost module of a network that was running, or else the last line that ran, as text."""
     names = {} if model is None else {id(module): name for name, module in model.named_modules()}
     running = [frame.f_locals.get("self") for frame, _ in frames]
     inside = [module for module in running if names.get(id(module))]
@@ -331,7 +331,7 @@ def _layer_of(model: nn.Module | None, frames: list[tuple[FrameType, int]]) -> s
 
 
 def _shown(filename: str) -> str:
-    """Return a path as short as it can be: from here, if it lies below."""
+    """Return a path relative to the current folder if it lies inside, otherwise as it is."""
     path = Path(filename)
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
 

@@ -1,6 +1,6 @@
 """Turn numbers into tables, figures and one self-contained HTML page.
 
-Describe a page as data (``blocks``), draw with ``style``, ``plots`` and ``svg``, then ``write_report``.
+Describe a page as data (``document``), draw with ``style``, ``plots`` and ``svg``, then ``write_report``.
 """
 
 from __future__ import annotations

@@ -48,7 +48,7 @@ _SVG_ID = re.compile(r'\sid="([^"]*)"')
 
 
 def slug(title: str) -> str:
-    """Return ``title`` as a word for an address.
+    """Return ``title`` as the anchor of a link.
 
     >>> slug("Distance, or intensity?")
     'distance-or-intensity'
@@ -77,7 +77,7 @@ class Prose:
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A named frame with a title; ``frame``'s columns are shown and stored, its index is not.
+    """A named data frame with a title; ``frame``'s columns are shown and stored, its index is not.
 
     ``groups`` maps a heading to the adjacent columns it spans; ``labels`` gives a column another
     heading than its name. Columns whose name, label or heading holds the word "ours" or "published"
@@ -109,7 +109,7 @@ class Table:
 
 def _check_adjacent(name: str, heading: str, places: list[int]) -> None:
     if not places or places != list(range(places[0], places[0] + len(places))):
-        raise ValueError(f"heading {heading!r} of table {name!r} spans adjacent columns in order, got places {places}")
+        raise ValueError(f"heading {heading!r} of table {name!r} must span adjacent columns in order, got {places}")
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Figure:
 
 @dataclass(frozen=True)
 class Evidence:
-    """One measured value beside the published one; ``published`` is None where the source prints none."""
+    """One measured value next to the published one; ``published`` is None where the source prints none."""
 
     label: str
     ours: str | float | None
@@ -142,7 +142,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Requirement:
-    """One thing that a claim requires: what was measured, whether it holds, fails or is open, and why this margin."""
+    """One requirement of a claim: what was measured, whether it holds, fails or is open, and why this margin."""
 
     text: str
     state: str
@@ -186,7 +186,7 @@ class Ledger:
 
 @dataclass(frozen=True)
 class Details:
-    """Blocks that a reader may open, under a line that says what they are."""
+    """Blocks that are hidden until the reader opens them; ``summary`` is the line that is always shown."""
 
     summary: str
     blocks: tuple[Block, ...]
@@ -194,7 +194,7 @@ class Details:
 
 @dataclass(frozen=True)
 class Companion:
-    """A page of its own, written beside the report as the file ``name`` and linked from it with a sentence."""
+    """A separate page, written next to the report as the file ``name`` and linked from it with a sentence."""
 
     name: str
     title: str
@@ -204,7 +204,7 @@ class Companion:
     def __post_init__(self) -> None:
         _check_name("companion", self.name)
         if not self.name.endswith(".html") or self.name == "report.html":
-            raise ValueError(f"a companion is named like page.html, and not report.html, got {self.name!r}")
+            raise ValueError(f"a companion needs a file name such as page.html, not report.html, got {self.name!r}")
 
 
 Block: TypeAlias = "Prose | Table | Figure | Ledger | Details | Companion"
@@ -227,7 +227,7 @@ class Section:
 class Page:
     """A whole report; ``provenance`` says what was run, by what, and may hold one level of groups.
 
-    ``ledger`` are all claims that the front page counts, those that no section judges included.
+    ``ledger`` holds all claims that the front page counts, including those that no section judges.
     """
 
     title: str
@@ -245,7 +245,7 @@ class Page:
 
     @property
     def blocks(self) -> tuple[Block, ...]:
-        """Every block of every section, those inside Details too."""
+        """Every block of every section, including those inside Details."""
         return tuple(block for section in self.sections for block in walk(section.blocks))
 
     @property
@@ -255,7 +255,7 @@ class Page:
 
     @property
     def companions(self) -> tuple[Companion, ...]:
-        """Every page that is written beside this one."""
+        """Every page that is written next to this one."""
         return tuple(block for block in self.blocks if isinstance(block, Companion))
 
     @property
@@ -265,7 +265,7 @@ class Page:
 
 
 def walk(blocks: Iterable[Block]) -> Iterator[Block]:
-    """Yield every block in reading order, a Details before what it holds."""
+    """Yield every block in reading order, a Details before its contents."""
     for block in blocks:
         yield block
         if isinstance(block, Details):

@@ -32,10 +32,10 @@ class ReportError(RuntimeError):
 def write_report(page: Page, out: Path, name: str = "report.html") -> Path:
     """Write ``page`` as ``out/<name>`` with its tables as CSV and Parquet and its companions; return its path.
 
-    The tables of ``report.html`` stand in ``out/tables/``, those of any other page in a folder of their own there:
-    ``inspect.html`` has ``out/tables/inspect/``. What an earlier page of the same name wrote and this one no longer
-    has is removed, unless it was changed since. The page is written last, so that a page that is there has the others
-    beside it.
+    The tables of ``report.html`` are in ``out/tables/``, those of any other page in its own folder there, such as
+    ``out/tables/inspect/`` for ``inspect.html``. Files that an earlier page of the same name wrote and this one does
+    not are removed, unless they were changed since. The page is written last, so its other files exist whenever it
+    does.
     """
     out, tables = Path(out), tables_folder(name)
     _check_apart(page, name)
@@ -56,19 +56,19 @@ def write_report(page: Page, out: Path, name: str = "report.html") -> Path:
 
 
 def tables_folder(name: str) -> str:
-    """Return the folder of a page's tables, beside the page.
+    """Return the folder of a page's tables, relative to the page.
 
     >>> tables_folder("report.html"), tables_folder("inspect.html")
     ('tables', 'tables/inspect')
     """
     if not _PAGE.fullmatch(name):
-        raise ValueError(f"a page's file name is like report.html, got {name!r}")
+        raise ValueError(f"a page needs a file name such as report.html, got {name!r}")
     return "tables" if name == "report.html" else f"tables/{name.removesuffix('.html')}"
 
 
 def _check_apart(page: Page, name: str) -> None:
     if name in (companion.name for companion in page.companions):
-        raise ValueError(f"a companion of {name} needs another file name than the page itself")
+        raise ValueError(f"a companion of {name} must not have the file name of the page itself")
 
 
 def _index(files: Mapping[str, str]) -> bytes:
@@ -76,7 +76,7 @@ def _index(files: Mapping[str, str]) -> bytes:
 
 
 def _read_index(path: Path) -> dict[str, str]:
-    """Return the SHA-256 of each file that the last page wrote; none is known where no index can be read."""
+    """Return the SHA-256 of each file that the last page wrote; empty if the index cannot be read."""
     try:
         found = from_json(path.read_bytes())
     except (OSError, Damage):
@@ -88,7 +88,7 @@ def _read_index(path: Path) -> dict[str, str]:
 
 
 def _remove_unchanged(out: Path, tables: str, files: Mapping[str, str]) -> None:
-    """Remove files that are still, byte for byte, what the page wrote; anything else is somebody's own."""
+    """Remove files that are still, byte for byte, what the page wrote; files that were changed are kept."""
     for file, digest in files.items():
         path = out / file
         # Whatever stands in an index that somebody edited, no other folder is touched.

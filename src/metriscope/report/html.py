@@ -57,7 +57,7 @@ def paragraphs(text: str) -> list[Markup]:
 def render(page: Page, tables: str = "tables") -> str:
     """Return ``page`` as an HTML document; the same page gives the same bytes.
 
-    ``tables`` is the folder, beside the page, that its links to tables lead to.
+    ``tables`` is the folder of the tables that it links to, relative to the page.
     """
     known = {"page": page, "tables": tables, "counts": verdict_counts(page)}
     text = _template().render(**known, provenance=list(rows(page.provenance)))

@@ -20,7 +20,7 @@ __all__ = ["claim_text", "markdown", "table_text", "verdicts_text"]
 def markdown(
     title: str, opening: str, sections: Iterable[Section], provenance: Mapping[str, object] | None = None
 ) -> str:
-    """Return a page: a title, what comes first, the sections, and where it all comes from."""
+    """Return a page: title, opening paragraph, sections, and provenance if given."""
     parts = [f"# {title}", opening]
     for section in sections:
         parts += [f"## {section.title}", *_blocks(section.blocks)]
@@ -60,7 +60,7 @@ def verdicts_text(claims: Iterable[Claim]) -> str:
 
 
 def claim_text(claim: Claim) -> str:
-    """Return a claim with its verdict, its reason, what it required, and the numbers beside the published ones."""
+    """Return a claim with its verdict, its reason, its requirements, and our numbers next to the published ones."""
     parts = [f"### {claim.id}: {claim.verdict} ({claim.strength})", f"{claim.text} ({claim.source})", claim.reason]
     if claim.requirements:
         lines = [_line((each.state, each.text, each.why)) for each in claim.requirements]

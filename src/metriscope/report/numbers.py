@@ -143,10 +143,10 @@ def _significant(x: float, digits: int) -> str:
 def _shared(
     values: tuple[float | None, ...], ruler: float | None, digits: int, keep_all: bool = True
 ) -> tuple[list[str], str] | None:
-    """Return ``values`` with the decimals of ``ruler`` and a common power of ten, or None if that cannot be.
+    """Return ``values`` with the decimals of ``ruler`` and a common power of ten, or None if that is impossible.
 
-    It cannot be where something is missing, where the ruler is 0, or, with ``keep_all``, where a value
-    other than 0 would be rounded to nothing.
+    It is impossible if a value is missing, if the ruler is 0, or, with ``keep_all``, if a value other than 0 would be
+    rounded to 0.
     """
     present = [float(value) for value in values if value is not None and math.isfinite(value)]
     if len(present) < len(values) or ruler is None or ruler <= 0:

@@ -148,7 +148,7 @@ def scatter_with_hyperplanes(
 def identity_scatter(
     ax: Axes, truth: npt.ArrayLike, estimate: npt.ArrayLike, label: str = "", color: str = CYCLE[0]
 ) -> None:
-    """Draw recovered against true values on log axes with the diagonal; 0 and less sit on the floor."""
+    """Draw recovered against true values on log axes with the diagonal; values of 0 or less are drawn at the bottom."""
     estimates = np.atleast_2d(np.asarray(estimate, dtype=np.float64))
     truths = np.broadcast_to(np.asarray(truth, dtype=np.float64), estimates.shape).ravel()
     estimates = estimates.ravel()
@@ -167,7 +167,7 @@ def identity_scatter(
 
 
 def spectrum(ax: Axes, values: npt.ArrayLike, label: str, color: str, reference: npt.ArrayLike | None = None) -> None:
-    """Draw eigenvalues in falling order: the median over seeds, its 10–90 % band, and a reference."""
+    """Draw eigenvalues in descending order: the median over seeds, its 10–90 % band, and a reference."""
     ordered = -np.sort(-np.atleast_2d(np.asarray(values, dtype=np.float64)), axis=1)
     ranks = np.arange(1, ordered.shape[1] + 1)
     _, lower, middle, upper, _ = quantiles(ordered)
@@ -182,7 +182,7 @@ def spectrum(ax: Axes, values: npt.ArrayLike, label: str, color: str, reference:
 
 
 def _spread(count: int) -> Array:
-    """Return offsets that cover a row evenly and never line up with their neighbors."""
+    """Return vertical offsets that spread the points of a row evenly, so that neighbors differ in height."""
     return (np.arange(count, dtype=np.float64) * _GOLDEN % 1.0 - 0.5) * 0.44
 
 

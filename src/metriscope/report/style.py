@@ -31,7 +31,7 @@ FAINT = "#c9cdd2"
 
 
 class _Colors(Mapping[str, str]):
-    """Colors by name: those of the one table of activations, the truth's and the published numbers'."""
+    """Colors by name: of every activation, of true values, and of published numbers."""
 
     own = MappingProxyType({"truth": INK, "published": "#8a2c6a"})
 

@@ -1,4 +1,4 @@
-"""Turn a matplotlib figure into inline SVG: the same bytes every time, real text, ids of its own."""
+"""Turn a matplotlib figure into inline SVG: the same bytes every time, text kept as text, unique ids."""
 
 from __future__ import annotations
 
@@ -93,7 +93,7 @@ def _use_system_fonts(root: ElementTree.Element) -> None:
 
 
 def _frame(root: ElementTree.Element, name: str, title: str, description: str) -> None:
-    """Make the drawing as wide as its place up to its own size, and give it a name and a description."""
+    """Let the drawing shrink to the width of the page, and give it a name and a description."""
     width = float(root.attrib.pop("width").removesuffix("pt"))
     root.attrib.pop("height")
     size = f"max-width: {width:g}pt; height: auto"

@@ -32,7 +32,7 @@ class Heading:
 
 @dataclass(frozen=True)
 class Column:
-    """A column's heading, whose numbers it holds, whether it lines up as numbers, and its cells."""
+    """A column: its heading, whose numbers it holds, whether it is aligned as numbers, and its cells."""
 
     label: str
     origin: str
@@ -94,7 +94,7 @@ def _origin(*texts: str) -> str:
 
 
 def _headings(table: Table) -> tuple[Heading, ...]:
-    """Return the upper row of headings, an empty one over each column that has none."""
+    """Return the upper row of headings; columns without a heading get an empty one."""
     owner = {column: heading for heading, members in table.groups.items() for column in members}
     headings = []
     for column in table.frame.columns:

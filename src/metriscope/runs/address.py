@@ -24,7 +24,7 @@ DIGITS = 40  # 160 bits of SHA-256, as in a git commit: no two specifications sh
 
 
 def added(default: Any) -> Any:
-    """Return a field, added to a specification after runs were stored, that is part of the address unless default.
+    """Return a field that was added after runs were stored: it counts in the address unless it has its default.
 
     >>> @dataclasses.dataclass(frozen=True)
     ... class Spec:

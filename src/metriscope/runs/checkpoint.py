@@ -128,12 +128,12 @@ def check(meta: object, address: str, last: int | None = None) -> None:
     end = meta["last"] if last is None else last
     bounds = all(isinstance(value, int) for value in (meta["step"], end))
     if not bounds or meta["last"] != end or not 0 < meta["step"] <= end:
-        raise Damage(f"stands at step {meta['step']} of {meta['last']}, expected 1 to {end}")
+        raise Damage(f"is at step {meta['step']} of {meta['last']}, expected 1 to {end}")
 
 
 def _check_tensors(tensors: Mapping[str, Tensor], like: Mapping[str, Tensor]) -> None:
     if missing := sorted(tensors.keys() ^ like.keys()):
-        raise Damage(f"is incomplete or of another run: {missing[0]!r} is in one of the two only")
+        raise Damage(f"does not match the run: only one of them has the tensor {missing[0]!r}")
     for name, own in like.items():
         came = tensors[name]
         if (came.shape, came.dtype) != (own.shape, own.dtype):

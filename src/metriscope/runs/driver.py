@@ -1,7 +1,8 @@
 """The driver: computes the jobs that are not in the store yet, with checkpoints, a time budget and an executor.
 
 A :class:`Job` says what to compute, a :class:`Work` how: jobs are grouped into shards, and each shard is computed by
-one :class:`Pass`. An :class:`Executor` runs the shards. Several drivers, also in several processes, can share a store.
+one :class:`Pass`. An :class:`Executor` runs the shards. Several drivers, even
+in different processes, can share a store.
 """
 
 from __future__ import annotations

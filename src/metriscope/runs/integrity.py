@@ -84,7 +84,7 @@ def read_listed(folder: Path, name: str, files: Mapping[str, Any]) -> bytes:
     if len(data) > size or sha256(data) != files[name]["sha256"]:
         raise Damage("edited: its content is not what the manifest lists")
     if name == "spec.json" and sha256(data)[:DIGITS] != folder.name:
-        raise Damage("the specification has another address than its folder")
+        raise Damage("the address of the specification is not the name of its folder")
     return data
 
 

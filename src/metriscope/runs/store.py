@@ -1,4 +1,4 @@
-"""The store: every run in a folder of its own at ``<first two digits>/<address>``, written once and atomically.
+"""The store: each run has its own folder ``<first two digits>/<address>``, written once and atomically.
 
 A run folder holds ``spec.json`` (the canonical text, whose SHA-256 begins with the address), ``record.json``,
 ``provenance.json``, ``weights.safetensors``, a ``<name>.parquet`` for each table, and ``manifest.json``.

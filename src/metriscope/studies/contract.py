@@ -1,11 +1,11 @@
 """What a study is: a package with the same six modules, each with one job.
 
-- ``plan``: options and jobs, as frozen dataclasses; loads nothing heavy, so that a bad request is refused at once.
+- ``plan``: options and jobs, as frozen dataclasses; imports nothing slow, so that invalid options are rejected at once.
 - ``train``: what a job computes.
-- ``measure``: stored runs to tidy tables and arrays.
+- ``measure``: turns stored runs into tidy tables and arrays.
 - ``judge``: the claims, as criteria on those tables.
-- ``figures``: tables to drawings.
-- ``page``: tables, drawings and verdicts to sections of the report.
+- ``figures``: draws the tables.
+- ``page``: arranges tables, figures and verdicts in sections of the report.
 
 A study of several experiments has a subpackage for each, with the modules that it needs. Data flows one way, from
 ``plan`` to ``page``: nothing trains in ``measure``, and nothing measures in ``figures`` or ``page``.
@@ -123,5 +123,5 @@ class Study:
 def study(name: str) -> Study:
     """Return the study of that name, or raise a ValueError that lists the names."""
     if name not in STUDIES:
-        raise ValueError(f"unknown study {name!r}: there is {', '.join(STUDIES)}")
+        raise ValueError(f"unknown study {name!r}: there are {', '.join(STUDIES)}")
     return Study(name, STUDIES[name])

@@ -164,7 +164,7 @@ def _pseudo(values: Array) -> Array:
 
 
 def _spread(sample: EvidenceSample) -> _Student:
-    """Return the log ratio of two standard deviations by the jackknife, which needs no normal distributions."""
+    """Return the log ratio of two standard deviations by the jackknife, which does not assume normality."""
     assert sample.other is not None
     return _student(EvidenceSample(_pseudo(sample.one), _pseudo(sample.other)))
 
@@ -186,7 +186,7 @@ def _share_p(sample: EvidenceSample, edge: float, sign: Sign) -> float:
 
 
 def _share_fewest(region: Region, alpha: float) -> int:
-    """Return the number of units of which all, or none, would show that the share lies in the region."""
+    """Return the least number of units that, if all or none succeed, shows that the share lies in the region."""
     chance = region.margin if region.kind == "above" else 1 - region.margin
     if not 0 < chance < 1:
         return 2

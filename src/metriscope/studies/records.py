@@ -27,7 +27,7 @@ def page(name: str, records: Sequence[Record]) -> str:
     own = study(name)
     measure: Any = own.measure
     if not hasattr(measure, "recorded"):
-        raise ValueError(f"the study {name} makes no results from records")
+        raise ValueError(f"the study {name} cannot make a page from records")
     results = measure.recorded(records)
     found = judge(own.judge.STATEMENTS, results.tables)
     claims = tuple(replace(claim, study=name, origin="record") for claim in found)

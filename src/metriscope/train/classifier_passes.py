@@ -1,9 +1,9 @@
 """Compiled passes of one two-layer classifier over packed points: outputs, loss, closed-form gradient.
 
-Axes: R points of a block in groups of G = 8, D features, K units and C classes, both padded to full vectors.
+Axes: R points per block, in groups of G = 8; D features; K units and C classes, both padded to full vectors.
 
 For each group of points, forward pass, loss and backward pass to the pre-activations happen in scratch arrays that stay
-in the first-level cache; only products with the points' features run over whole blocks. Derivatives are sums over
+in the L1 cache; only products with the points' features run over whole blocks. Derivatives are sums over
 points, not means.
 """
 

@@ -53,7 +53,7 @@ def examples(x: Float32[np.ndarray, "n d"], y: Int[np.ndarray, n], *, gradient: 
     4
     """
     if y.shape != (len(x),) or y.min(initial=0) < 0:
-        raise ValueError(f"{len(x)} points need as many labels from 0 on, not an array of shape {y.shape}")
+        raise ValueError(f"{len(x)} points need one label each, 0 or more, got an array of shape {y.shape}")
     packed = sparse_points.pack(x, gradient=gradient)
     labels = np.full(round_up(len(y), GROUP), -1, np.int64)
     labels[: len(y)] = y[packed.order]

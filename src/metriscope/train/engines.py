@@ -297,7 +297,9 @@ def engine_for(template: nn.Module, x: Tensor, y: Tensor, protocol: Protocol, se
     'StackedEngine'
     """
     if len(x) != len(y) or len(x) == 0:
-        raise ValueError(f"training needs as many targets as points and at least one: {len(y)} and {len(x)}")
+        raise ValueError(
+            f"training needs at least one point, and one target per point, got {len(y)} targets and {len(x)} points"
+        )
     if _compilable(template, x, y, protocol):
         return CompiledEngine(str(template.activation_name), x, y, protocol)
     return StackedEngine(template, x, y, protocol, seeds)

@@ -138,4 +138,4 @@ def _try(kernels: Kernels) -> None:
     # Eight rows of ones added to ones give 9. The difference to 2 is 7, for each of eight points.
     known = [(sums, 9), *zip(results, (3 * 7, 8 * 7, 8 * 7 * 7), strict=True)]
     if any(found[0, column] != value for found, value in known for column in (0, kernels.lanes - 1)):
-        raise RuntimeError(f"vectors of shape {kernels.name} give wrong sums")
+        raise RuntimeError(f"kernels for the vector shape {kernels.name} give wrong sums")

@@ -95,7 +95,7 @@ def test_a_choice_of_another_kind_is_refused(layers):
 
 
 def test_an_empty_choice_is_refused():
-    with pytest.raises(ValueError, match=r"no activation was chosen of 'stem.1' \(relu\)"):
+    with pytest.raises(ValueError, match=r"no activation was selected among 'stem.1' \(relu\)"):
         names([])
 
 
@@ -123,7 +123,7 @@ def test_a_layer_whose_first_axis_is_not_the_points_is_refused_and_described():
         ValueError, match=r"layer '3' has the shape \(6, 4\) for 2 points: its first axis .*; leave it out"
     ):
         capture(model, points(2, 3, 4))
-    assert "not taken: its first axis does not count the points" in str(describe(model, points(2, 3, 4)))
+    assert "not taken: its first axis does not have one entry per point" in str(describe(model, points(2, 3, 4)))
     assert [layer.name for layer in capture(model, points(2, 3, 4), lambda layer: layer.name != "3").layers] == ["1"]
 
 

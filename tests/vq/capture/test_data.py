@@ -132,8 +132,8 @@ def test_ids_are_carried_along(ids):
     ("ids", "message"),
     [
         (range(9), r"there are 10 points, but the ids have the shape \(9,\)"),
-        ([0, *range(9)], "no two the same, but 0 is there more than once"),
-        (list("aacdefghij"), "no two the same, but 'a' is there more than once"),
+        ([0, *range(9)], "ids must be unique, but 0 occurs more than once"),
+        (list("aacdefghij"), "ids must be unique, but 'a' occurs more than once"),
         (np.arange(10) / 2, "ids must be whole numbers or words, got float64"),
         (np.arange(10, dtype=np.uint64) + 2**63, "ids must be below 2\\^63"),
         (np.zeros((10, 1), int), r"there are (10|some) points, but the ids have the shape \(10, 1\)"),
@@ -174,7 +174,7 @@ def test_bad_data_is_refused(data, message):
     ("change", "message"),
     [
         ({"model": F.relu}, "model must be a torch.nn.Module, got a function"),
-        ({"model": nn.Linear(4, 2)}, "the model ran no activation that is known; looked for abs, celu, clamp"),
+        ({"model": nn.Linear(4, 2)}, "the model ran no known activation; the known ones are abs, celu, clamp"),
         ({"model": nn.Sequential(nn.LazyLinear(3), nn.ReLU())}, "the parameter '0.weight' has no shape yet"),
         ({"batch_size": 0}, "batch_size must be a positive integer, got 0"),
         ({"batch_size": 2.5}, "batch_size must be a positive integer, got 2.5"),

@@ -188,7 +188,7 @@ def test_patterns_of_other_points_cannot_be_compared(p, change, message):
 @pytest.mark.parametrize(
     ("others", "message"),
     [
-        (lambda p: [p], "no two the same, but 'point 0' is there more than once"),
+        (lambda p: [p], "ids must be unique, but 'point 0' occurs more than once"),
         (lambda p: [p.layer("act")], r"different layers: act \(relu, 180\), .* against act \(relu, 180\)$"),
         (lambda p: [Patterns(p.layers, p.packed)], "some of the ids to concatenate are words and some are numbers"),
     ],
@@ -295,7 +295,7 @@ def test_a_row_of_loaded_patterns_that_is_not_there_is_refused(p, tmp_path):
 def test_nothing_that_is_there_is_overwritten(p, tmp_path):
     path = tmp_path / "saved"
     p.save(path)
-    with pytest.raises(StoreError, match=r"cannot save the patterns to .*saved: something is there already"):
+    with pytest.raises(StoreError, match=r"cannot save the patterns to .*saved: the path already exists"):
         p[:2].save(path)
     assert Patterns.load(path).equals(p)
 

@@ -119,28 +119,28 @@ def test_new_points_lie_where_gower_adds_them(shape, weights):
 
 @pytest.mark.parametrize("weights", WEIGHTS)
 @pytest.mark.parametrize("shape", SHAPES)
-def test_the_randomised_way_finds_the_same_components(monkeypatch, shape, weights):
+def test_the_randomized_way_finds_the_same_components(monkeypatch, shape, weights):
     p, weights = case(shape), WEIGHTS[weights]
     exact = VQMDS(3, weights).fit(p)
     randomly(monkeypatch)
     monkeypatch.setattr(embedding, "_BLOCK", 64)
     monkeypatch.setattr(embedding, "_SPARE", 4)
     found = VQMDS(3, weights, seed=5).fit(p)
-    assert found.method_ == "randomised"
+    assert found.method_ == "randomized"
     assert found.residual_ <= 1e-9
     np.testing.assert_allclose(found.eigenvalues_, exact.eigenvalues_, rtol=1e-10)
     np.testing.assert_allclose(found.embedding_, exact.embedding_, atol=1e-6)
     np.testing.assert_array_equal(found.transform(p), found.embedding_)
 
 
-def test_a_seed_makes_the_randomised_way_repeat_itself(monkeypatch, undrawn):
+def test_a_seed_makes_the_randomized_way_repeat_itself(monkeypatch, undrawn):
     randomly(monkeypatch)
     p = case("units")
     first, again = (VQMDS(2, seed=7).fit(p).embedding_ for _ in range(2))
     np.testing.assert_array_equal(first, again)
 
 
-def test_the_randomised_way_can_start_from_a_generator(monkeypatch, undrawn):
+def test_the_randomized_way_can_start_from_a_generator(monkeypatch, undrawn):
     randomly(monkeypatch)
     p = case("units")
     found, again = (VQMDS(2, generator=torch.Generator().manual_seed(7)).fit(p).embedding_ for _ in range(2))
@@ -166,9 +166,9 @@ def test_a_space_that_is_begun_again_finds_the_same_components(monkeypatch, bloc
     np.testing.assert_allclose(VQMDS(3).fit(p).embedding_, exact.embedding_, atol=1e-6)
 
 
-@pytest.mark.parametrize("shape", ["units", "points", "randomised"])
+@pytest.mark.parametrize("shape", ["units", "points", "randomized"])
 def test_one_component_of_two_patterns_is_their_distance(monkeypatch, shape):
-    if shape == "randomised":
+    if shape == "randomized":
         randomly(monkeypatch)
     bits = np.zeros((40 if shape == "units" else 4, 6), np.uint8)
     bits[::2, 1:4] = 1
@@ -182,14 +182,14 @@ def test_the_full_embedding_of_many_equal_points_has_the_rank_of_their_patterns(
     assert VQMDS(None).fit(p).embedding_.shape == (200, 3)
 
 
-@pytest.mark.parametrize("shape", ["units", "points", "randomised"])
+@pytest.mark.parametrize("shape", ["units", "points", "randomized"])
 @pytest.mark.parametrize("wanted", [4, 60, 400])
 def test_more_components_than_rank_are_refused_with_the_rank(monkeypatch, shape, wanted):
-    if shape == "randomised":
+    if shape == "randomized":
         randomly(monkeypatch)
     points = np.repeat(np.eye(4, 60, dtype=np.uint8), 2 if shape == "points" else 30, axis=0)
     rank = r"only rank 3$"
-    if shape == "randomised" and wanted > 4:
+    if shape == "randomized" and wanted > 4:
         rank = r"only rank \d+$"
     with pytest.raises(
         ValueError, match=rf"n_components={wanted}, but the patterns of the {len(points)} points.*{rank}"
@@ -197,10 +197,10 @@ def test_more_components_than_rank_are_refused_with_the_rank(monkeypatch, shape,
         VQMDS(wanted).fit(patterns(points))
 
 
-@pytest.mark.parametrize("shape", ["units", "points", "randomised"])
+@pytest.mark.parametrize("shape", ["units", "points", "randomized"])
 @pytest.mark.parametrize("wanted", [1, 3, None])
 def test_points_of_one_pattern_are_refused(monkeypatch, shape, wanted):
-    if shape == "randomised":
+    if shape == "randomized":
         randomly(monkeypatch)
         wanted = wanted or 1
     points = np.ones((3 if shape == "points" else 40, 9), np.uint8)

@@ -1,4 +1,4 @@
-"""The geometry of networks on a plane, live: one HTML page that paints distances from wherever the pointer is."""
+"""An interactive HTML page of networks on a plane: it colors regions by distance from the one at the pointer."""
 
 from __future__ import annotations
 

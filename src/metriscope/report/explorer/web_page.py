@@ -1,7 +1,6 @@
 """Scenes as JSON that a page can hold: arrays as base64 in the smallest type that fits, signs as bits.
 
-Axes: R regions, H units, W words of 32 bits. Each layer begins at a word of its own; bits that
-fill its last word are 0.
+Axes: R regions, H units, W words of 32 bits. Each layer starts at a new word; the padding bits of its last word are 0.
 """
 
 from __future__ import annotations
@@ -29,7 +28,7 @@ _KINDS = {"u1": "<u1", "u2": "<u2", "u4": "<u4", "f4": "<f4"}
 
 
 def encode(array: Num[np.ndarray, "*n"], kind: str = "") -> tuple[str, str]:
-    """Return the kind of number and its bytes in base64; whole numbers take the smallest kind by themselves.
+    """Return the type of numbers and their bytes in base64; whole numbers get the smallest type that fits.
 
     >>> encode(np.array([1, 2, 258]))
     ('u2', 'AQACAAIB')
@@ -58,7 +57,7 @@ def viridis() -> UInt8[np.ndarray, "256 4"]:
 
 
 def payload(scenes: Sequence[Scene]) -> str:
-    """Return the page's data as JSON that may stand inside a script block: no ``<`` is left in it."""
+    """Return the page's data as JSON that is safe inside a script block: it contains no ``<``."""
     data = {"palette": encode(viridis(), "u1"), "scenes": [_record(scene, list(scenes[0].choices)) for scene in scenes]}
     return json.dumps(data, separators=(",", ":"), ensure_ascii=True, allow_nan=False).replace("<", "\\u003c")
 
@@ -101,7 +100,7 @@ def fingerprint(text: str) -> str:
 
 @cache
 def script() -> str:
-    """Return the page's one script: its parts, in a scope of their own."""
+    """Return the page's only script: all its parts, inside one scope."""
     parts = "\n".join(_read("explorer", name) for name in _PARTS)
     return f'(() => {{\n"use strict";\n{parts}}})();\n'
 

@@ -1,6 +1,6 @@
 """Every drawing of the VQ study, experiment by experiment.
 
-Axes: N points, G x G cells of a grid, K components, S seeds, T scales sigma2.
+Axes: N points, G x G cells of a grid, K components, S seeds, T values of the kernel scale sigma2.
 """
 
 from __future__ import annotations
@@ -59,7 +59,7 @@ def _done(drawing: Drawing, name: str, title: str, caption: str) -> Figure:
 
 
 def _bare(ax: Axes) -> None:
-    """Take grid, ticks and frame away."""
+    """Remove the grid, ticks and frame."""
     ax.grid(visible=False)
     ax.set(xticks=[], yticks=[])
     for spine in ax.spines.values():
@@ -81,7 +81,7 @@ def _scatter(ax: Axes, points: np.ndarray, labels: np.ndarray, size: float = 3.4
 
 
 def _panels(height: float, titles: Collection[str]) -> tuple[Drawing, list[Axes]]:
-    """Return a figure and its axes, one beside the other."""
+    """Return a figure and its axes, side by side."""
     drawing, axes = figure(WIDTH, height, 1, len(titles))
     for ax, title in zip(axes[0], titles, strict=True):
         ax.set_title(title)

@@ -1,6 +1,6 @@
-"""Train groups of plain networks: draw points and initial weights of each seed, and train a whole group at once.
+"""Train groups of plain networks: draw the points and initial weights of each seed, and train a whole group at once.
 
-Axes: S networks, N points, D features. Each network of a stack has points of its own.
+Axes: S networks, N points, D features. Each network of a stack has its own points.
 """
 
 from __future__ import annotations

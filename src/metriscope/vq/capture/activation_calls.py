@@ -49,14 +49,14 @@ class Levels:
             np.greater_equal(values, level, out=out[..., place])
 
     def tensor(self, rows: slice) -> Bool[Tensor, "n u k"]:
-        """Return the bits of some points, where their values are."""
+        """Return the bits of some points, on the device of their values."""
         values = self.values[rows].flatten(1) if self.values.ndim > 1 else self.values[rows, None]
         return torch.stack([values >= level for level in self.levels], -1)
 
 
 @dataclass(frozen=True)
 class Winners:
-    """Which element of its window each output of a pool is; ``result`` is what the call returns to ``source``."""
+    """Which element of its window each output of a max pool is, and ``result``, the return value for ``source``."""
 
     values: Float[Tensor, "n ..."]
     indices: Int[Tensor, "n ..."]
@@ -76,7 +76,7 @@ class Winners:
         np.take(table, places.reshape(-1), axis=0, out=out.reshape(places.size, -1), mode="clip")
 
     def tensor(self, rows: slice) -> Bool[Tensor, "n u k"]:
-        """Return the bits of some points, where their values are."""
+        """Return the bits of some points, on the device of their values."""
         places, table = self.windows.places(self.indices[rows])
         return table[places.flatten(1)]
 
@@ -113,7 +113,7 @@ def _gate(input: Tensor, dim: int = -1, *_: Any, **__: Any) -> Levels:
 
 
 def _clamp(input: Tensor, min: Any = None, max: Any = None, **_: Any) -> Levels | None:
-    """Read an activation written by hand: an interval of numbers that holds zero. Others only guard a value."""
+    """Read a clamp as an activation if its interval contains zero; other clamps only limit a value."""
     bounds = tuple(bound for bound in (min, max) if bound is not None)
     if not bounds or not all(isinstance(bound, int | float) for bound in bounds):
         return None

@@ -1,7 +1,7 @@
-"""Data of every shape as batches that a model can be called with.
+"""Data in any supported form, as batches that a model can be called with.
 
 A batch is a tensor or an array; a tuple or list, of which the first entry is the input; or a mapping of names to
-tensors, which are handed over by name. Axes: N points, first.
+tensors, which are passed by name. Axes: N points, first.
 """
 
 from __future__ import annotations

@@ -94,7 +94,7 @@ def capture(
 
 
 def describe(model: nn.Module, batch: Any, layers: Wanted = None, conv: Conv = "positions") -> Description:
-    """Return what ``capture`` would take of a model that is given data like this batch; printing it gives a table.
+    """Return what ``capture`` would capture from a model on data like this batch; printing it gives a table.
 
     Parameters
     ----------
@@ -134,7 +134,7 @@ def describe(model: nn.Module, batch: Any, layers: Wanted = None, conv: Conv = "
 
 @dataclass(frozen=True, repr=False)
 class Description:
-    """What ``capture`` would take of a model, and which activations it would leave out, each with the reason.
+    """What ``capture`` would capture from a model, and which activations it would leave out, with reasons.
 
     Parameters
     ----------
@@ -250,7 +250,7 @@ class _Session:
         return self.watch.parts()
 
     def _check_form(self, batch: Batch) -> None:
-        """Refuse points of another shape than the first ones; where positions are pooled, their number may vary."""
+        """Raise if points do not have the shape of the first ones; positions that are pooled may vary in number."""
         form = batch.form[:1] if batch.form is not None and self._conv == "channels" else batch.form
         if self._first:
             self._form = form
@@ -261,7 +261,7 @@ class _Session:
         """Check that activations ran, that every choice matched one, and that the chosen layers can be captured."""
         sites = self.watch.sites.values()
         if not sites:
-            raise ValueError(f"the model ran no activation that is known; looked for {', '.join(sorted(KINDS))}")
+            raise ValueError(f"the model ran no known activation; the known ones are {', '.join(sorted(KINDS))}")
         unmatched = self._choice.unmatched()
         there = ", ".join(f"{site.layer.name!r} ({site.layer.kind})" for site in sites)
         if unmatched:
@@ -270,4 +270,4 @@ class _Session:
         if fault and strict:
             raise ValueError(f"{fault}; leave it out with layers=")
         if not self.watch.layers and strict:
-            raise ValueError(f"no activation was chosen of {there}")
+            raise ValueError(f"no activation was selected among {there}")

@@ -1,8 +1,7 @@
-"""Sign patterns of many points, bit-packed: the address that a network gives each point.
+"""Sign patterns of many points, bit-packed: the binary code that a network assigns to each point.
 
-Axes: N points, H bits, B bytes. A bit is 1 where the pre-activation is >= 0 (sign +1), else 0 (sign -1).
-Each layer begins at a byte of its own; the bits that fill its last byte are 0 in every row, so that they add
-nothing to a Hamming distance.
+Axes: N points, H bits, B bytes. A bit is 1 where the pre-activation is >= 0 (sign +1), else 0 (sign -1). Each layer
+starts at a new byte; the padding bits of its last byte are 0 in every row, so they add nothing to a Hamming distance.
 """
 
 from __future__ import annotations
@@ -116,7 +115,7 @@ class Patterns:
 
     @property
     def packed(self) -> UInt8[np.ndarray, "n b"]:
-        """Return the bytes of every point; patterns loaded from several shards are read from disk here."""
+        """Return the bytes of every point; for patterns loaded from several shards, this reads the disk."""
         if isinstance(self._packed, Shards):
             self._packed = self._packed.whole()
         return self._packed
@@ -264,7 +263,7 @@ def point_ids(ids: Any, count: int | None = None) -> np.ndarray:
     names, times = np.unique(kept, return_counts=True)
     if len(names) < len(kept):
         twice = names[times > 1][0].item()
-        raise ValueError(f"ids must be one for each point, no two the same, but {twice!r} is there more than once")
+        raise ValueError(f"ids must be unique, but {twice!r} occurs more than once")
     return kept
 
 
@@ -274,7 +273,7 @@ def _plain_ids(ids: Any) -> np.ndarray:
     try:
         return np.asarray(ids)
     except (TypeError, ValueError):
-        raise ValueError(f"ids must be whole numbers or words, got {described(ids)} that is no array") from None
+        raise ValueError(f"ids must be whole numbers or words, got {described(ids)}, which is not an array") from None
 
 
 def _rows(rows: Any, count: int) -> Any:

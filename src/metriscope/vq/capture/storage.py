@@ -1,7 +1,7 @@
 """Packed bits and ids on disk: a folder of safetensors shards that can be mapped into memory, and a JSON index.
 
-Axes: N points, B bytes. Every shard holds some points' ``packed`` bytes and their ids: ``ids`` where they are whole
-numbers; where they are words ``text``, their UTF-8 one after the other, and ``ends``, where each ends in it.
+Axes: N points, B bytes. Every shard holds some points' ``packed`` bytes and their ids: ``ids`` if they are whole
+numbers; if they are words, ``text`` (their UTF-8 bytes, joined) and ``ends`` (where each word ends in ``text``).
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ def save_arrays(
     step = max(1, shard_bytes // row)
     with explained(f"save the patterns to {path}"):
         if path.exists():
-            raise Damage("something is there already")
+            raise Damage("the path already exists")
         path.parent.mkdir(parents=True, exist_ok=True)
         with temporary(path.parent) as folder:
             folder.mkdir()
@@ -137,7 +137,7 @@ def _ids_from_arrays(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
         return arrays["ids"]
     text, ends = arrays["text"].tobytes(), [0, *arrays["ends"].tolist()]
     if any(b < a for a, b in pairwise(ends)) or ends[-1] != len(text):
-        raise Damage("the ids do not end where they should")
+        raise Damage("the ends of the ids do not fit their text")
     words = [text[a:b].decode("utf-8", "surrogatepass") for a, b in pairwise(ends)]
     return np.array(words, np.str_)
 
@@ -182,7 +182,7 @@ def _is_list(entries: Any, fields: Mapping[str, Any]) -> bool:
 
 
 def _read_shard(folder: Path, shard: Mapping[str, Any], row: int, verify: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return the mapped rows of a shard and its ids."""
+    """Return the memory-mapped rows of a shard and its ids."""
     name, points = shard["file"], shard["points"]
     path = folder / Path(name).name
     try:

@@ -178,7 +178,7 @@ class Watch:
         self._parts[layer.name] = self._keep(layer, reading, layer.channel_axis if self._conv == "channels" else None)
 
     def _layer(self, call: Call, reading: Reading) -> Layer:
-        """Return a call as a layer, its positions not yet pooled."""
+        """Return the layer that an activation call belongs to, before its positions are pooled into channels."""
         units = tuple(reading.values.shape[1:]) or (1,)
         axis = None if len(units) < 2 else len(units) - 1 if self._channels_last else 0
         shape = units if reading.bits == 1 else (*units, reading.bits)
@@ -197,7 +197,7 @@ class Watch:
         return base if self._uses[base] == 1 else f"{base}#{self._uses[base]}"
 
     def _site(self, layer: Layer, shape: tuple[int, ...]) -> ActivationSite:
-        """Return what is known of a layer, after comparing it with what is seen now."""
+        """Return what is known about a layer, after checking that the current call agrees with it."""
         now = _pooled(layer) if self._conv == "channels" else layer
         astray = _astray(shape, self._points)
         known = self.sites.get(layer.name)
@@ -229,8 +229,8 @@ def _packed(layer: Layer, reading: Reading, pooled: int | None) -> np.ndarray:
     return packed
 
 
-_NO_POINTS = "no axis counts the points"
-_OTHER_AXIS = "its first axis does not count the points"
+_NO_POINTS = "no axis has one entry per point"
+_OTHER_AXIS = "its first axis does not have one entry per point"
 
 
 def _astray(shape: tuple[int, ...], points: int) -> str:
@@ -260,9 +260,9 @@ def _is_an_activation(module: nn.Module) -> bool:
 
 @contextmanager
 def _modules_followed(names: dict[nn.Module, str], inside: list[nn.Module]) -> Iterator[None]:
-    """Keep ``inside`` a list of the known modules that are running in this thread, the innermost last.
+    """Keep in ``inside`` the known modules that are running in this thread, the innermost last.
 
-    The hooks are PyTorch's global ones, so that the model's own are never touched.
+    It uses PyTorch's global hooks, so the model's own hooks are not changed.
     """
     thread = get_ident()
 
@@ -284,7 +284,7 @@ def _modules_followed(names: dict[nn.Module, str], inside: list[nn.Module]) -> I
 
 
 class _HandsOn:
-    """A mode that hands every call on to a function."""
+    """A mode that passes every call to a function."""
 
     def __init__(self, call: Callable[..., Any]) -> None:
         super().__init__()
@@ -292,14 +292,14 @@ class _HandsOn:
 
 
 class _Functions(_HandsOn, TorchFunctionMode):
-    """Hands on every call of a PyTorch function or method."""
+    """Passes on every call of a PyTorch function or method."""
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return self._call(func, args, kwargs or {})
 
 
 class _Operators(_HandsOn, TorchDispatchMode):
-    """Hands on every operator that reaches the dispatcher."""
+    """Passes on every operator that reaches the dispatcher."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         return self._call(func, args, kwargs or {})

@@ -71,11 +71,11 @@ class Signs:
 
     @property
     def bits(self) -> int:
-        """Return the number of bits of a point, with those that fill up bytes."""
+        """Return the number of bits of a point, including padding bits."""
         return 8 * self.packed.shape[1]
 
     def groups(self) -> list[Signs]:
-        """Return each group as a side of its own."""
+        """Return each group as a separate side."""
         parts = zip(self.spans, self.widths, self.names, strict=True)
         return [
             Signs(self.packed[:, s], (slice(0, s.stop - s.start),), (width,), (name,), self._roots_of(s))

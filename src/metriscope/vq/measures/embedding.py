@@ -1,6 +1,6 @@
 """Classical scaling of the VQ kernel, exact and linear in points: the kernel is Euclidean in the signs.
 
-Axes: N points, H units (U with the bits that fill up bytes), K components. With signs s in {-1, +1}, the distance is
+Axes: N points, H units (U with the padding bits), K components. With signs s in {-1, +1}, the distance is
 d = |s - s'|² / 4. Centering it on both sides gives B = -Sc Scᵀ / 2 for the centered sign matrix Sc, so that the
 embedding, whose products are -B / 2, is Sc / 2 rotated to its principal axes. Weights scale the columns by their
 square roots.
@@ -43,7 +43,7 @@ Directions = Float64[np.ndarray, "u k"]
 
 @dataclass(frozen=True)
 class _Axes:
-    """Eigenvalues of -B / 2, descending, and the axes whose products with centered signs are the embedding."""
+    """Eigenvalues of -B / 2, descending, and the axes: the embedding is the centered signs times these axes."""
 
     values: Float64[np.ndarray, " k"]
     axes: Float64[np.ndarray, "u k"]
@@ -77,7 +77,7 @@ class VQMDS:
     eigenvectors_ : array, shape (n, n_components)
         Its unit eigenvectors; the entry of largest magnitude is positive.
     method_ : str
-        ``"units"``, ``"points"`` or ``"randomised"``.
+        ``"units"``, ``"points"`` or ``"randomized"``.
     residual_ : float
         0 if exact, else the largest |C v - λ v| / λ₁ of the components.
 
@@ -142,12 +142,12 @@ def _check(p: Patterns, wanted: int | None) -> None:
 
 def _method(points: int, units: int) -> str:
     if min(points, units) > LARGE:
-        return "randomised"
+        return "randomized"
     return "points" if points < units else "units"
 
 
 def _scale(p: Patterns, weights: Weights) -> Float64[np.ndarray, " u"]:
-    """Return half the root of each unit's weight: what its centered sign is multiplied by."""
+    """Return half the square root of each unit's weight: the factor of its centered sign."""
     return np.repeat(np.sqrt(layer_weights(p.layers, weights)) / 2, [8 * layer.bytes for layer in p.layers])
 
 
@@ -166,7 +166,7 @@ def _by_points(p: Patterns, scale: Units, wanted: int | None, weights: Weights) 
 
 
 def _centered_kernel(distances: np.ndarray) -> Matrix:
-    """Return -B / 2."""
+    """Return -B / 2, the matrix that classical scaling decomposes: ``-distances / 2`` centered on both sides."""
     half = np.multiply(distances, -0.5, dtype=np.float64)
     half -= half.mean(0)
     half -= half.mean(1, keepdims=True)
@@ -174,7 +174,7 @@ def _centered_kernel(distances: np.ndarray) -> Matrix:
 
 
 def _leading(matrix: Matrix, wanted: int | None, points: int) -> tuple[Float64[np.ndarray, " k"], Matrix]:
-    """Return the leading eigenpairs, descending; refuse more than there are."""
+    """Return the leading eigenpairs, descending; raise ValueError if more are wanted than there are."""
     side = len(matrix)
     chosen = None if wanted is None or wanted > side else [side - wanted, side - 1]
     # On a small matrix, threads of the linear algebra wait for each other longer than they work.
@@ -191,7 +191,7 @@ def _leading(matrix: Matrix, wanted: int | None, points: int) -> tuple[Float64[n
 
 
 def _floor(values: Float64[np.ndarray, " k"], side: int) -> float:
-    """Return how large rounding, of the entries and in the decomposition, can make an eigenvalue that is zero."""
+    """Return the largest value that rounding can give to an eigenvalue that is really zero."""
     return float(16 * max(values[0], 0.0) * side * np.finfo(np.float64).eps)
 
 

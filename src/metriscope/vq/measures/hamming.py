@@ -1,6 +1,6 @@
 """Hamming distances between rows of packed bits, on all cores.
 
-Axes: N, M rows, B bytes of a row, W words of a row. Narrow rows are compared word by word, many columns at once,
+Axes: N and M rows, B bytes per row, W words per row. Narrow rows are compared word by word, many columns at once,
 by compiled loops; wide rows by numkong. Both release the GIL, so that threads can share the work.
 """
 

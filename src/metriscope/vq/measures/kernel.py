@@ -32,7 +32,7 @@ _WORTH_MIRRORING = 320
 
 
 def layer_weights(layers: Sequence[Layer], weights: Weights) -> Float64[np.ndarray, " l"]:
-    """Return the weight of each layer: as given, or by ``"mean"``, which makes all layers count alike.
+    """Return the weight of each layer: as given, or by ``"mean"``, which gives all layers equal influence.
 
     >>> layer_weights((Layer("a", 4, "relu"), Layer("b", 2, "relu")), "mean").tolist()
     [0.125, 0.25]
@@ -182,7 +182,7 @@ def _dtype(p: Patterns, weights: Weights, wanted: DTypeLike | None) -> np.dtype[
 
 
 def _parts(p: Patterns, q: Patterns | None, weights: Weights) -> list[_Part]:
-    """Return what is to be counted together: layers of the same weight share one pass."""
+    """Return the parts that are counted together: layers of the same weight share one pass."""
     instance(p, "p", Patterns)
     if q is not None:
         check_same_layers(p.layers, instance(q, "q", Patterns).layers)
@@ -211,7 +211,7 @@ def _writer(parts: list[_Part], device: Device, dtype: np.dtype[Any]) -> Write:
 
 
 def _by_pieces(write: Write, size: int, workers: int) -> Write:
-    """Return a writer that hands on a few rows at a time."""
+    """Return a writer that passes on a few rows at a time."""
 
     def write_all(rows: slice, out: Num[np.ndarray, "k m"]) -> None:
         def one(some: slice) -> None:
@@ -223,7 +223,7 @@ def _by_pieces(write: Write, size: int, workers: int) -> Write:
 
 
 def _counts(parts: list[_Part], exact: np.dtype[Any] | None) -> Write:
-    """Return a writer that counts packed bits, as they are in a type for exact distances, or weighted."""
+    """Return a writer that counts packed bits: exact distances if a type for them is given, else weighted ones."""
     dtypes = [compact_dtype(part.width) if exact is None else exact for part in parts]
     ready = [columns_of(part.columns, dtype) for part, dtype in zip(parts, dtypes, strict=True)]
 

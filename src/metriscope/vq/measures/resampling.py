@@ -1,8 +1,9 @@
-"""Jackknife intervals of an alignment: every leave-one-out value from the same products as the value itself.
+"""Jackknife intervals of an alignment; every leave-one-out value comes from the products that the value itself needs.
 
-Axes: N points, K points of a block, U, V bits of the networks, L, M groups of them. With centered signs S and T of all
-points, C = Sᵀ T and means μ, ν of the uncentered signs, leaving out point i changes the inner product of the kernels
-by terms of its own rows s and t only: sᵀ C t, sᵀ C ν, tᵀ Cᵀ μ and the squared lengths d = |s|² and e = |t|².
+Axes: N points, K points per block, U and V bits of the two networks, L and M groups of bits. S and T are the centered
+signs of all points, C = Sᵀ T, and μ and ν are the means of the uncentered signs. Leaving out a point changes the inner
+product of the kernels only by terms of the point's own rows s and t: sᵀ C t, sᵀ C ν, tᵀ Cᵀ μ, and the squared lengths
+d = |s|² and e = |t|².
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ Matrix = Float64[np.ndarray, "l m"]
 
 
 class LeaveOneOut(NamedTuple):
-    """Standard errors of the alignments, and how many points leave a pair of groups undefined if they are left out."""
+    """Standard errors of the alignments, and for how many left-out points each alignment is undefined."""
 
     errors: Matrix
     undefined: Matrix
@@ -80,13 +81,13 @@ def _norms(totals: list[Totals], rows: list[_Rows], estimator: str) -> Float64[n
 
 
 def _kept(total: Totals, rows: _Rows, estimator: str) -> Float64[np.ndarray, "k 1"]:
-    """Return a group's squared norm without each point; NaN where nothing but rounding is left of it."""
+    """Return a group's squared norm with each point left out in turn; NaN where only rounding error remains."""
     found = _without(total, rows, estimator)[:, :, 0]
     return np.where(found > NEGLIGIBLE * total.energy[0, 0], found, np.nan)
 
 
 def _without(total: Totals, rows: _Rows, estimator: str) -> Block:
-    """Return the inner products without each of some points; see the module for the letters."""
+    """Return the inner products with each point left out in turn; the module's docstring defines the symbols."""
     n, de = total.points, rows.d[:, :, None] * rows.e[:, None, :]
     if estimator == "biased":
         return total.energy - 2 * n / (n - 1) * rows.products + (n / (n - 1)) ** 2 * de
@@ -102,7 +103,7 @@ Blocks = Iterator[tuple[_Rows, list[_Rows], list[_Rows]]]
 
 
 def _blocks(sides: tuple[Signs, Signs]) -> Blocks:
-    """Yield the rows of some points at a time: of the pairs, and of each group of either side with itself."""
+    """Yield, per block of points, the rows of the pairs of groups, and those of each group paired with itself."""
     largest = max(sides, key=lambda side: side.bits).bits
     weighted = any(side.roots is not None for side in sides)
     if by_points(*sides) or (largest**2 > _LARGEST and not weighted):
@@ -112,7 +113,7 @@ def _blocks(sides: tuple[Signs, Signs]) -> Blocks:
 
 @dataclass(frozen=True)
 class _Products:
-    """C = Sᵀ T for two sides, with what it says about the means of their signs."""
+    """C = Sᵀ T for two sides, and its products with the means of their signs."""
 
     starts: tuple[list[int], list[int]]
     c: Float64[np.ndarray, "u v"]
@@ -203,7 +204,7 @@ def _rows(kernels: tuple[np.ndarray, np.ndarray], lengths: tuple[np.ndarray, np.
 
 
 class _Scale(NamedTuple):
-    """An unbounded scale on which an estimate is closer to normal: the transform, its inverse and its derivative."""
+    """An unbounded scale that brings an estimate closer to a normal one: transform, inverse and derivative."""
 
     there: Callable[[np.ndarray], np.ndarray]
     back: Callable[[np.ndarray], np.ndarray]
@@ -263,7 +264,7 @@ def _pairs_are_cheaper(first: Signs, second: Signs) -> bool:
 
 
 class _Units:
-    """The energy |Sᵀ T|² from products of units; the side with fewer bits is the one that is reordered."""
+    """Computes the energy |Sᵀ T|² from products of units; the points of the side with fewer bits are reordered."""
 
     def __init__(self, first: Signs, second: Signs) -> None:
         self._swapped = first.bits < second.bits
@@ -271,7 +272,7 @@ class _Units:
         self._products = ShuffledProducts(self._fixed.packed, self._moved.packed)
 
     def energy(self, order: Order, lengths: Matrix) -> Matrix:
-        """Return the energies; to reorder the first side backwards is to reorder the second."""
+        """Return the energies; reordering one side equals reordering the other by the inverse permutation."""
         backwards = np.argsort(order) if self._swapped else order
         parts = []
         for units, products in self._products.centered(backwards, units_at_once(self._moved)):
@@ -282,7 +283,7 @@ class _Units:
 
 
 class _Pairs:
-    """The energy from the distances of all pairs of points, which are computed once and looked up in every order.
+    """Computes the energy from the distances of all pairs of points, which are computed once and looked up.
 
     With distances D and E: |Sᵀ T|² = 4 <D, E> - 4 (Σ D)(Σ E) / N² - N / 2 Σ (d - d̄)(e - ē). The sums are exact.
     """

@@ -1,8 +1,8 @@
 """Products with matrices of signs, computed from packed bits: at most one block of signs is unpacked at a time.
 
-Axes: N points, B bytes of a point, U = 8 B units, K columns. S is the N x U matrix of signs, most significant bit
-first; Sc is S with the mean of every column taken away. The bits that fill up a layer's last byte are constant
-columns: they are zero in Sc and need no special treatment.
+Axes: N points, B bytes per point, U = 8 B units, K columns. S is the N x U matrix of signs, most significant bit
+first; Sc is S with the mean of every column subtracted. The bits that pad a layer's last byte are constant columns:
+they are zero in Sc and need no special treatment.
 """
 
 from __future__ import annotations
@@ -164,7 +164,7 @@ def _count_between(units: Packed, other: Packed, total: Counts, found: UInt32[np
 
 
 def _transposed(packed: Packed, workers: int | None = 1) -> UInt8[np.ndarray, "u g"]:
-    """Return the transposed bits: one row per unit, eight points per byte, zeros behind the last point.
+    """Return the transposed bits: one row per unit, eight points per byte, zeros after the last point.
 
     ``workers`` threads share the points; as many as there are cores if None.
     """
@@ -220,7 +220,7 @@ def tables_of(axes: Float64[np.ndarray, "u k"]) -> Float64[np.ndarray, "b 256 k"
 
 
 def project(packed: UInt8[np.ndarray, "n b"], tables: Float64[np.ndarray, "b 256 k"]) -> Float64[np.ndarray, "n k"]:
-    """Return ``S axes``, by one look-up for each byte of a point: equal patterns come out equal to the last bit."""
+    """Return ``S axes``, by one look-up for each byte of a point: equal patterns give bit-identical rows."""
     out = np.empty((len(packed), tables.shape[2]))
     for some in row_slices(out.shape[1], _TOGETHER):
         steps = np.ascontiguousarray(tables[:, :, some])

@@ -87,7 +87,7 @@ def _bounds(bounds: Any) -> tuple[tuple[float, float], tuple[float, float], int]
     if not (pairs[:, 0] < pairs[:, 1]).all():
         raise ValueError(f"bounds must rise from low to high, got {pairs[:dims].tolist()}")
     if np.abs(pairs).max() > _LARGEST:
-        raise ValueError(f"bounds must not be beyond {_LARGEST:.0e}, got {np.abs(pairs).max():.3g}")
+        raise ValueError(f"bounds must be at most {_LARGEST:.0e} in size, got {np.abs(pairs).max():.3g}")
     low, high = (tuple(float(one) for one in pairs[:, side]) for side in (0, 1))
     return (low[0], low[1]), (high[0], high[1]), dims
 

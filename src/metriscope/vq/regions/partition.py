@@ -1,4 +1,4 @@
-"""What an exact partition of a plane into linear regions answers: patterns, maps, neighbors, distances, places.
+"""An exact partition of a plane into linear regions: their patterns, maps, neighbors and distances.
 
 Axes: R regions, E shared sides, N points, O outputs. Points are in the plane's own coordinates; a line has one.
 """
@@ -155,7 +155,7 @@ class Partition:
         return first, count
 
     def distance(self, i: Any, j: Any = None) -> Any:
-        """Return how many sides lie between regions on the shortest way: a number, or an array for arrays.
+        """Return how many sides the shortest path between regions crosses: a number, or an array for arrays.
 
         Without ``j``, the distances of each region ``i`` to all regions.
         """
@@ -197,7 +197,7 @@ class Partition:
         return given if self.dims == 2 else np.column_stack([given, np.full(len(given), 0.5)])
 
     def _of_pattern(self, patterns: Patterns) -> Int64[np.ndarray, " n"]:
-        """Return the region with each pattern; -1 for one that no region has, as on a corner of several."""
+        """Return the region with each pattern; -1 for one that no region has, such as that of a corner."""
         order, keys = self._lookup
         wanted = _keys(patterns)
         at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
@@ -292,6 +292,6 @@ def _expect(true: bool, sentence: str) -> None:
 
 
 def _keys(patterns: Patterns) -> np.ndarray:
-    """Return each pattern as one value that sorts and compares."""
+    """Return each pattern as one value that can be sorted and compared."""
     rows = np.ascontiguousarray(patterns.packed)
     return rows.view(np.dtype((np.void, rows.shape[1])))[:, 0] if rows.shape[1] else np.zeros(len(rows), np.int64)

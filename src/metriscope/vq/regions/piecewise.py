@@ -144,7 +144,7 @@ class Network:
         return found, watch.parts()
 
     def _note(self, layer: Layer, reading: Reading, _: int | None) -> np.ndarray:
-        """Remember an activation, or refuse it by name."""
+        """Record an activation, or raise an error that names it."""
         if not layer.piecewise_affine:
             raise ValueError(f"layer {layer.name!r} ({layer.kind}) is not piecewise affine, so there are no regions")
         if layer.kind in _JUMPS:
@@ -200,7 +200,7 @@ _ROUNDING = 1e-9
 def check_affine(
     mesh: Mesh, network: Network, site: KinkSite | None, values: Float64[np.ndarray, "v u"], units: Any = None
 ) -> None:
-    """Refuse a network whose values (an activation's, or the output's if None) are not affine on the polygons.
+    """Raise if a network's values (an activation's, or the output's if None) are not affine on the polygons.
 
     The value at a mixture of a polygon's corners must be that mixture of the values there.
     """
@@ -218,14 +218,14 @@ def _part(mesh: Mesh, chosen: np.ndarray) -> Mesh:
 
 
 def _mixtures(mesh: Mesh, corners: Float64[np.ndarray, "c f"]) -> Float64[np.ndarray, "r f"]:
-    """Return one mixture per polygon of values at its corners; uneven, as an even one would miss what is symmetric."""
+    """Return one weighted mean per polygon of values at its corners; equal weights would miss symmetric errors."""
     shares = (0.1 + 0.6180339887 * np.arange(len(corners)) % 1)[:, None]
     starts = mesh.starts[:-1]
     return np.add.reduceat(shares * corners, starts) / np.add.reduceat(shares, starts)
 
 
 def _culprit(mesh: Mesh, network: Network) -> str:
-    """Return the first module that is given affine values and returns others, as the end of a sentence."""
+    """Return the first module that turns affine values into others, as the end of a sentence."""
     corners = mesh.vertices[mesh.corners]
     points = np.concatenate([corners, _mixtures(mesh, corners)])
     found: list[str] = []

@@ -52,7 +52,7 @@ class Mesh:
 
     @cached_property
     def areas(self) -> Float64[np.ndarray, " r"]:
-        """Return each polygon's area; taken about its own center, so that small ones far out lose no digits."""
+        """Return each polygon's area; computed around its center, so that small ones far out lose no digits."""
         center = self.centers[self.owners]
         a, b = self.vertices[self.corners] - center, self.vertices[self.following] - center
         return self._sums(a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]) / 2
@@ -88,8 +88,8 @@ class Sides:
 class Cutter:
     """A rectangle that is cut along one function after another.
 
-    ``load`` gives it the functions by which it will be cut, at every vertex there is; ``cut`` carries them on to the
-    vertices it makes.
+    ``load`` gives it the functions by which it will be cut, at every vertex there is; ``cut`` computes their values at
+    the vertices that it adds.
     """
 
     def __init__(self, low: tuple[float, float], high: tuple[float, float]) -> None:
@@ -113,7 +113,7 @@ class Cutter:
         return Mesh(self.vertices.copy(), self._corners, self._starts)
 
     def load(self, functions: Float64[np.ndarray, "v f"]) -> None:
-        """Take the functions to cut by; those loaded before are forgotten."""
+        """Load the functions to cut by; they replace those loaded before."""
         self._functions = np.ascontiguousarray(functions.T)
         self._points = self.vertices.copy()
 
@@ -128,7 +128,7 @@ class Cutter:
         return np.add.reduceat(values, np.cumsum(counts) - counts, axis=1) / counts
 
     def everywhere(self, true: Bool[np.ndarray, "f v"]) -> Bool[np.ndarray, "f r"]:
-        """Say of each polygon whether something is true at all of its corners."""
+        """Return, for each polygon, whether a condition holds at all of its corners."""
         return np.logical_and.reduceat(true[:, self._corners], self._starts[:-1], axis=1)
 
     def cut(self, function: int, tolerance: float, needed: slice = slice(None)) -> None:
@@ -331,7 +331,7 @@ def _chords(mesh: Mesh, gap: Shares, values: Float64[np.ndarray, "v o"]) -> tupl
 
 
 def _uncovered(ours: Places, others: Float64[np.ndarray, "n 2 o"]) -> tuple[Shares, Shares]:
-    """Return the share of each chord, from and to, on which no other function exceeds ours."""
+    """Return the ends of the part of each chord where ours is the largest function, as shares of its length."""
     lead = ours[..., None] - others
     first, last = lead[:, 0], lead[:, 1]
     with np.errstate(divide="ignore", invalid="ignore"):

@@ -294,7 +294,7 @@ def local_complexity(
 
 
 def naswot_score(p: Patterns) -> float:
-    """Return ``log |det K|`` of the kernel ``K_ij = h - d_ij``, how many units agree at two points.
+    """Return ``log |det K|``, where ``K_ij = h - d_ij`` is the number of the ``h`` units that agree at points i and j.
 
     Larger means that the network separates the points more clearly. After Mellor, Turner, Storkey & Crowley, "Neural
     architecture search without training" (ICML 2021). Invariant to the order of units or points and to a unit's

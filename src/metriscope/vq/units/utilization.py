@@ -80,7 +80,7 @@ class Utilization:
         return len(self.unit)
 
     def to_pandas(self) -> pd.DataFrame:
-        """Return one row per unit; ``duplicate_of`` and ``opposite_of`` are missing where there is none."""
+        """Return one row per unit; ``duplicate_of`` and ``opposite_of`` are NA for units that have none."""
         columns = {name: getattr(self, name) for name in ("layer", "unit", "active", "status")}
         partners = {name: _or_missing(getattr(self, name)) for name in ("duplicate_of", "opposite_of")}
         return pd.DataFrame(columns | partners)
@@ -177,9 +177,9 @@ def _count_and_hash(packed: UInt8[np.ndarray, "n b"], width: int) -> tuple[Count
 
 
 def _columns(packed: UInt8[np.ndarray, "n b"]) -> tuple[Counts, UInt8[np.ndarray, "u m"]]:
-    """Return how often each bit is 1, and its column against its first value, packed along the points.
+    """Return how often each bit is 1, and where its column differs from its first value, packed along points.
 
-    Against the first value a column and its opposite look alike, so one digest finds both.
+    Compared with its own first value, a column equals its opposite, so one digest finds both.
     """
     n, units = len(packed), 8 * packed.shape[1]
     on = np.zeros(units, np.int64)

@@ -220,7 +220,7 @@ class DigitsResults:
         return pd.concat(parts, ignore_index=True)
 
     def _worst(self) -> pd.DataFrame:
-        """Return each seed's difference at the scale where the claim does worst, spread out to the band's width.
+        """Return each seed's difference at the scale least favorable to the claim, rescaled to the band's width.
 
         A t-interval of these values is the simultaneous band at that scale, and a t-test of them is a test of all.
         """

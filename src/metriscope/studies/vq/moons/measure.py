@@ -79,7 +79,7 @@ def eigenspace_overlap(u: Float[np.ndarray, "n k"], v: Float[np.ndarray, "n k"])
 
 
 def matched_cosines(u: Float[np.ndarray, "n k"], v: Float[np.ndarray, "n k"]) -> Float[np.ndarray, " k"]:
-    """Return |cosine| of each column of ``u`` with its partner in ``v``, partners assigned for the largest sum.
+    """Return |cosine| of each column of ``u`` and its partner in ``v``, paired so that the sum is largest.
 
     >>> matched_cosines(np.eye(3)[:, :2], -np.eye(3)[:, [1, 0]]).tolist()
     [1.0, 1.0]
@@ -89,7 +89,7 @@ def matched_cosines(u: Float[np.ndarray, "n k"], v: Float[np.ndarray, "n k"]) ->
 
 
 def _agreement(p: Patterns, q: Patterns, spec: Rotation) -> dict[str, float]:
-    """Return how alike two networks' kernels on the same points are: leading eigenspaces, eigenvectors, the whole."""
+    """Return how similar two networks' kernels are on the same points: by eigenspaces, eigenvectors and alignment."""
     u, v = (VQMDS(n_components=spec.components).fit(each).eigenvectors_ for each in (p, q))
     cosines = matched_cosines(u, v)
     whole = {"alignment": aligned(p, q, spec.estimator), "biased": aligned(p, q, "biased")}

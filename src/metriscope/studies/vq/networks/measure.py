@@ -24,7 +24,7 @@ Rows = Iterable[Mapping[str, object]]
 
 @dataclass(frozen=True)
 class Networks:
-    """The trained networks of one stored group, at every epoch that was kept."""
+    """The trained networks of one group, at every epoch whose weights were stored."""
 
     group: Group
     run: Run
@@ -53,7 +53,7 @@ def trained(groups: Iterable[Group], runs: Finished) -> dict[Group, Networks]:
 
 
 def stored(driver: Driver, specs: Sequence[Any], rows: Callable[[Any], Rows], label: str) -> pd.DataFrame:
-    """Return the rows of all specifications in order; what is in the store is not measured again."""
+    """Return the rows of all specifications in order; rows that are already in the store are not measured again."""
     found = driver.perform(specs, once(lambda spec: Result({"rows": pd.DataFrame(list(rows(spec)))})), label)
     return pd.concat([found[spec].table("rows") for spec in specs], ignore_index=True)
 

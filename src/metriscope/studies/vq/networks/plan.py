@@ -1,4 +1,4 @@
-"""Networks as rows, and one frozen specification per group of networks that are trained together."""
+"""Shapes, data and recipes of networks, and the specification of a group of networks that are trained together."""
 
 from __future__ import annotations
 
@@ -63,7 +63,7 @@ class VQRecipe:
 
 @dataclass(frozen=True)
 class MoonPoints:
-    """Two moons: ``count`` points to train on and as many new ones; the role "turned" rotates them by ``angle``.
+    """Two moons: ``count`` training points and as many new ones; the role "turned" rotates them by ``angle``.
 
     With more than two dimensions the moons are scaled, and random coordinates bring every point to the unit sphere.
     """
@@ -103,7 +103,7 @@ class Group:
     seeds: tuple[int, ...]
     data: MoonPoints | Images = PLANE
     seed: int = 0
-    method: int = 2  # raised when the same request would end in other numbers
+    method: int = 2  # increased when the same request would give different numbers
     study: str = STUDY
 
     @property
@@ -123,7 +123,7 @@ class Group:
 
 
 def blocks(seeds: int) -> tuple[tuple[int, ...], ...]:
-    """Return the seeds 0, 1, ..., in groups.
+    """Return the seeds 0, 1, ..., in groups of at most ``GROUP``.
 
     >>> blocks(7)
     ((0, 1, 2, 3, 4), (5, 6))

@@ -147,7 +147,7 @@ def lot_rows(lot: Lot) -> Iterator[dict[str, object]]:
 
 
 def tent_rows(spec: TentMaps) -> Iterator[dict[str, float]]:
-    """Yield one row per number of layers: the tent map, its printed formula and its shallow twin."""
+    """Yield one row per number of layers: the tent map, its printed formula and its shallow equivalent."""
     for count in spec.layers:
         tent = linear_regions(Tent(count), bounds=(0.0, 1.0))
         twin = linear_regions(Steps(2**count), bounds=(0.0, 1.0))

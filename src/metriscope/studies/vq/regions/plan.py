@@ -14,7 +14,7 @@ Bounds = tuple[tuple[float, float], tuple[float, float]]
 
 @dataclass(frozen=True)
 class RandomNetworks:
-    """Depths and widths of random networks; a lot takes every combination, with ReLU and with Abs, in turn."""
+    """Depths and widths of random networks; a lot uses every combination in turn, with ReLU and with Abs."""
 
     name: str
     depths: tuple[int, ...]
@@ -30,7 +30,7 @@ WIDER = {"shallow": 0.0, "deep": 4.0}
 
 @dataclass(frozen=True)
 class Lot:
-    """Random networks of one kind, compared region by region: what is computed and stored at once.
+    """A set of random networks of one kind, compared region by region: the unit that is computed and stored.
 
     A window cuts off paths that lead outside it, so that distances in the region graph may be longer than on the whole
     plane. A second window, ``wider`` times as wide, measures by how much; 0: no second window.
@@ -42,13 +42,13 @@ class Lot:
     bounds: Bounds = ((-2.0, 2.0), (-2.0, 2.0))
     wider: float = 4.0
     seed: int = 0
-    method: int = 2  # raised when the same request would end in other numbers
+    method: int = 2  # increased when the same request would give different numbers
     study: str = STUDY
 
 
 @dataclass(frozen=True)
 class TentMaps:
-    """The tent map and its shallow twin, for every number of layers; the one of ``shown`` layers is drawn."""
+    """The tent map as a deep and as a shallow network, for each number of layers; that of ``shown`` layers is drawn."""
 
     layers: tuple[int, ...] = tuple(range(1, 11))
     shown: int = 3
@@ -59,7 +59,7 @@ class TentMaps:
 
 @dataclass(frozen=True)
 class Lemmas:
-    """One lot of random networks per seed and kind, and the tent maps."""
+    """One :class:`Lot` of random networks per seed and kind, and the tent maps."""
 
     seeds: int
     seed: int = 0
