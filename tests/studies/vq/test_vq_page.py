@@ -68,7 +68,7 @@ def test_ranks_are_shares_of_euclids_and_of_the_largest(study):
 def test_the_page_renders_with_figures_tables_and_verdicts(study, claims):
     whole = Page("Test", "tiny", page.sections(study.plan, study.results, claims))
     text = render(whole)
-    assert [claim.id for claim in whole.claims] == ["C21", "C22", "C23", "C24", "C25"]
+    assert [claim.id for claim in whole.claims] == ["C21", "C22", "C23", "C24", "C25", "C30", "C31"]
     assert all(claim.reason and claim.evidence and claim.requirements for claim in whole.claims)
     assert "160 and 40 images of <code>mnist-5k</code>" in text
     assert "nan" not in " ".join(claim.reason for claim in whole.claims)

@@ -1,4 +1,4 @@
-"""The claims of the VQ study, C21 to C25, with their criteria, notes and evidence."""
+"""The claims of the VQ study, C21 to C25, C30 and C31, with their criteria, notes and evidence."""
 
 from __future__ import annotations
 
@@ -13,8 +13,10 @@ from metriscope.studies.evidence import Above, Below, Within
 from metriscope.studies.judging import Criterion, Statement, Values
 from metriscope.studies.vq.digits.measure import printed
 from metriscope.studies.vq.digits.plan import FORMS, INITIAL, PAIRS, TRAINED, Band, name_of
+from metriscope.studies.vq.distillation.judge import STATEMENT as DISTILLATION
 from metriscope.studies.vq.moons.measure import by_comparison
 from metriscope.studies.vq.moons.plan import COMPARISONS, DISTANCES, KERNEL_MEASURES, PLACES, SEPARATION_MEASURES
+from metriscope.studies.vq.prediction.judge import STATEMENT as PREDICTION
 
 __all__ = ["STATEMENTS", "gain", "lemma_1_notes", "lemma_2_notes"]
 
@@ -375,4 +377,6 @@ STATEMENTS = (
         notes=lemma_2_notes,
         evidence=_lemma_2_evidence,
     ),
+    PREDICTION,
+    DISTILLATION,
 )

@@ -15,11 +15,13 @@ from jaxtyping import Float, Int
 
 from metriscope.runs import Driver, Finished
 from metriscope.studies.vq.digits.measure import DigitsResults, measure_digits
+from metriscope.studies.vq.distillation.measure import DistillationResults, measure_distillation
 from metriscope.studies.vq.moons import measure as moons
 from metriscope.studies.vq.moons.measure import MoonsResults, SpheresResults
 from metriscope.studies.vq.networks.measure import Networks, aligned, ends_of, rows_by_seed, stored, trained
 from metriscope.studies.vq.networks.plan import Group
 from metriscope.studies.vq.plan import Beyond, Course, Ranks, VQPlan
+from metriscope.studies.vq.prediction.measure import PredictionResults, measure_prediction
 from metriscope.studies.vq.regions.measure import ExplorerResults, LemmasResults, measure_explorer, measure_lemmas
 from metriscope.studies.vq.train import sample
 from metriscope.vq import VQMDS, capture
@@ -59,11 +61,14 @@ class VQResults:
     lemmas: LemmasResults
     beyond: BeyondResults
     explorer: ExplorerResults
+    prediction: PredictionResults
+    distillation: DistillationResults
 
     @cached_property
     def tables(self) -> Mapping[str, pd.DataFrame]:
         """The tables of all experiments."""
         parts = (self.moons, self.spheres, self.digits, self.lemmas, self.beyond, self.explorer)
+        parts += (self.prediction, self.distillation)
         return {name: table for part in parts for name, table in part.tables.items()}
 
 
@@ -73,7 +78,9 @@ def measure(plan: VQPlan, runs: Finished, driver: Driver) -> VQResults:
     separated = moons.measure_spheres(plan.spheres, runs, driver)
     compared, cut = measure_digits(plan.digits, runs, driver), measure_lemmas(plan.lemmas, driver)
     beyond = _beyond(plan.beyond, runs, driver, rotated, compared)
-    return VQResults(rotated, separated, compared, cut, beyond, measure_explorer(plan.explorer, runs, driver))
+    explored, predicted = measure_explorer(plan.explorer, runs, driver), measure_prediction(plan.prediction, driver)
+    taught = measure_distillation(plan.distillation, driver)
+    return VQResults(rotated, separated, compared, cut, beyond, explored, predicted, taught)
 
 
 def _beyond(

@@ -16,12 +16,14 @@ from metriscope.studies.published import source_of
 from metriscope.studies.vq import figures
 from metriscope.studies.vq.digits.measure import DigitsResults, printed
 from metriscope.studies.vq.digits.plan import FORMS, INITIAL, PAIRS, TRAINED, TWINS, Pair, name_of
+from metriscope.studies.vq.distillation import page as distillation
 from metriscope.studies.vq.judge import gain, lemma_1_notes, lemma_2_notes
 from metriscope.studies.vq.measure import BeyondResults, VQResults
 from metriscope.studies.vq.moons.measure import MoonsResults, SpheresResults
 from metriscope.studies.vq.moons.plan import COMPARISONS, DISTANCES, KERNEL_MEASURES, PLACES, SEPARATION_MEASURES
 from metriscope.studies.vq.networks.plan import STUDY
 from metriscope.studies.vq.plan import TITLE, VQPlan
+from metriscope.studies.vq.prediction import page as prediction
 from metriscope.studies.vq.regions.measure import ExplorerResults, LemmasResults
 
 __all__ = ["sections", "summary_table"]
@@ -41,7 +43,9 @@ def sections(plan: VQPlan, results: VQResults, claims: tuple[Claim, ...]) -> tup
         _lemmas(results.lemmas),
         _beyond(results.beyond),
         explorer(results.explorer),
-        Section("Verdicts C21 to C25", (Ledger(claims),)),
+        prediction.section(results.prediction),
+        distillation.section(results.distillation),
+        Section("Verdicts C21 to C25, C30 and C31", (Ledger(claims),)),
         _numbers(results),
     )
 

@@ -8,8 +8,10 @@ from typing import Annotated, Literal
 from tyro.conf import arg
 
 from metriscope.studies.vq.digits.plan import PAIRS, PLAIN_DIGITS, SOURCE_IMAGES, Digits
+from metriscope.studies.vq.distillation.plan import DATA, Distillation, Examples
 from metriscope.studies.vq.moons.plan import PLAIN, Moons, spheres
 from metriscope.studies.vq.networks.plan import STUDY, Group, Images, MLPShape, VQRecipe, matched_width
+from metriscope.studies.vq.prediction.plan import Prediction
 from metriscope.studies.vq.regions.plan import Explorer, Lemmas
 
 __all__ = ["OPTIONS", "TIMES", "TITLE", "Beyond", "Course", "Ranks", "VQOptions", "VQPlan", "plan"]
@@ -17,6 +19,8 @@ __all__ = ["OPTIONS", "TIMES", "TITLE", "Beyond", "Course", "Ranks", "VQOptions"
 TITLE = "VQ kernels"
 TIMES = {"quick": "two minutes on two cores", "paper": "ten minutes on two cores, with full MNIST"}
 SEEDS = {"quick": 3, "paper": 10}
+# Of each data set: features, classes, and examples to train, to choose weights and to test on.
+EXAMPLES = {"mnist-5k": (784, 10, 3_500, 500, 1_000), "letter": (16, 26, 8_000, 4_000, 4_000)}
 # Data set, images for training and for testing.
 IMAGES = {"quick": ("mnist-5k", 4_000, 1_000), "paper": SOURCE_IMAGES}
 
@@ -116,6 +120,8 @@ class VQPlan:
     lemmas: Lemmas
     beyond: Beyond
     explorer: Explorer
+    prediction: Prediction
+    distillation: Distillation
 
     def jobs(self) -> tuple[Group, ...]:
         """Return the trainings, those that take longest first."""
@@ -154,7 +160,9 @@ def plan(options: VQOptions) -> VQPlan:
         raise ValueError(f"--seeds must be at least 3, not {seeds}: tests over seeds need three")
     moons, digits = Moons(seeds, seed), Digits(seeds, _images(options.profile), seed)
     further = Lemmas(seeds, seed), Beyond(moons, digits), Explorer(seed)
-    return VQPlan(options, moons, spheres(seeds, seed), digits, *further)
+    computed = options.profile == "paper"
+    prediction = Prediction(_images("quick"), computed, seed)
+    return VQPlan(options, moons, spheres(seeds, seed), digits, *further, prediction, _distillation(computed, seed))
 
 
 def _images(profile: str) -> Images:
@@ -168,3 +176,11 @@ def _images(profile: str) -> Images:
             "folder that holds it; the quick profile needs no download"
         )
     return Images(name, digest(name), train, test)
+
+
+def _distillation(computed: bool, seed: int) -> Distillation:
+    """Return the lessons on each data set; what is not on this machine is looked up in the records."""
+    from metriscope.data import available, digest
+
+    examples = [Examples(name, digest(name), *EXAMPLES[name], together=name == "mnist-5k") for name in DATA]
+    return Distillation(tuple(examples), tuple(name for name in DATA if computed and available(name)), seed)

@@ -61,7 +61,7 @@ def stored(driver: Driver, specs: Sequence[Any], rows: Callable[[Any], Rows], la
 def looked_up(
     driver: Driver, specs: Sequence[Any], rows: Callable[[Any], Rows], label: str, computed: bool
 ) -> dict[Any, pd.DataFrame]:
-    """Return the rows of each specification: computed, or from its record if there is one, as column ``origin`` says."""
+    """Return the rows of each specification, computed or from its record if there is one; ``origin`` says which."""
     if not computed:
         return {spec: r.table("rows").assign(origin="record") for spec, r in driver.recorded(specs).items()}
     found = driver.perform(specs, once(lambda spec: Result({"rows": pd.DataFrame(list(rows(spec)))})), label)

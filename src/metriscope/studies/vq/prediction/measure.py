@@ -83,7 +83,7 @@ def _scored(spec: Contest, group: Group, own: Cohort, place: int) -> dict[str, f
     }
 
 
-def _ranks(values: Float[np.ndarray, "a *c"]) -> Float[np.ndarray, "a *c"]:
+def _ranks(values: Array | Controls) -> np.ndarray:
     return np.asarray(stats.rankdata(values, axis=0), dtype=np.float64)
 
 

@@ -24,6 +24,8 @@ CONTROLS = ("parameters", "depth")
 # A partial rank correlation of this size is the least that counts as useful.
 USEFUL = 0.3
 
+RECIPE = VQRecipe(epochs=15, loss="cross-entropy", batch=128, kept=(1,))
+
 
 @dataclass(frozen=True)
 class Contest:
@@ -38,7 +40,7 @@ class Contest:
     widths: tuple[int, ...]
     seeds: tuple[int, ...]
     images: Images
-    recipe: VQRecipe = VQRecipe(epochs=15, loss="cross-entropy", batch=128, kept=(1,))
+    recipe: VQRecipe = RECIPE
     # With more points than units + 1 the determinant is zero; the smallest architecture has 8 units.
     batch: int = 32
     batches: int = 8
