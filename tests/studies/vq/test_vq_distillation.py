@@ -74,7 +74,7 @@ def test_soft_signs_have_a_gradient_that_raises_the_alignment(pair):
 
 
 def lesson(**changed) -> Lesson:
-    return replace(tiny().distillation.lessons()[0], epochs=4, **changed)
+    return replace(tiny().distillation.lessons()[0], schooling=4, epochs=4, **changed)
 
 
 def test_a_student_learns_the_same_in_any_company():

@@ -69,6 +69,8 @@ class Lesson:
     number: int
     teacher: tuple[int, int] = (6, 64)
     student: tuple[int, int] = (2, 32)
+    # The teacher is trained for longer: only one that is better than its students has something to teach.
+    schooling: int = 100
     epochs: int = 30
     batch: int = 128
     lr: float = 2e-3

@@ -150,10 +150,11 @@ def _learn(
 ) -> dict[str, Tensor]:
     """Return the trained parameters of all students of a course, from the same start and in the same batches."""
     spec, (x, y), step = course.spec, points, 0
-    protocol = Protocol(spec.epochs, lr=spec.lr, batch_size=spec.batch, loss="cross-entropy")
+    epochs = spec.schooling if teacher is None else spec.epochs
+    protocol = Protocol(epochs, lr=spec.lr, batch_size=spec.batch, loss="cross-entropy")
     rule, state = RULES[protocol.optimizer], stack_state([start] * len(course.variants))
     moments = {f"{kind}.{name}": torch.zeros_like(value) for kind in rule.moments for name, value in state.items()}
-    for epoch in range(spec.epochs):
+    for epoch in range(epochs):
         order = torch.randperm(len(y), generator=stream(spec.seed, STUDY, "lesson", spec.number, epoch))
         for rows in order.split(spec.batch):
             step += 1
