@@ -20,7 +20,7 @@ TITLE = "VQ kernels"
 TIMES = {"quick": "two minutes on two cores", "paper": "ten minutes on two cores, with full MNIST"}
 SEEDS = {"quick": 3, "paper": 10}
 # Of each data set: features, classes, and examples to train, to choose weights and to test on.
-EXAMPLES = {"mnist-5k": (784, 10, 3_500, 500, 1_000), "letter": (16, 26, 5_000, 2_000, 4_000)}
+EXAMPLES = {"mnist-5k": (784, 10, 3_500, 500, 1_000), "letter": (16, 26, 4_000, 2_000, 4_000)}
 # Data set, images for training and for testing.
 IMAGES = {"quick": ("mnist-5k", 4_000, 1_000), "paper": SOURCE_IMAGES}
 

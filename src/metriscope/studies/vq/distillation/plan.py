@@ -70,8 +70,8 @@ class Lesson:
     teacher: tuple[int, int] = (6, 64)
     student: tuple[int, int] = (2, 32)
     # The teacher is trained for longer: only one that is better than its students has something to teach.
-    schooling: int = 100
-    epochs: int = 30
+    schooling: int = 60
+    epochs: int = 20
     batch: int = 128
     lr: float = 2e-3
     temperature: float = 4.0
