@@ -88,15 +88,8 @@ def measurements(asked):
     digits = (*asked.digits.comparisons(), *asked.beyond.abs_digits.comparisons())
     moons = (*asked.moons.rotations(), *asked.beyond.abs_moons.rotations(), *asked.spheres.separations())
     regions = (*asked.lemmas.lots(), asked.lemmas.tents, *asked.explorer.views())
-    return (
-        *moons,
-        *digits,
-        *asked.beyond.courses(),
-        *ranks,
-        *regions,
-        *asked.prediction.contests(),
-        *asked.distillation.lessons(),
-    )
+    added = (*asked.prediction.contests(), *asked.distillation.lessons(), *asked.sample_sizes.crowds())
+    return (*moons, *digits, *asked.beyond.courses(), *ranks, *regions, *added)
 
 
 def test_no_two_jobs_share_an_address_and_all_name_their_study():
@@ -121,7 +114,7 @@ def changed(value):
 def test_whatever_decides_a_number_is_in_the_address():
     asked = tiny()
     specs = {type(spec): spec for spec in (*asked.jobs(), *measurements(asked))}
-    assert len(specs) == 11
+    assert len(specs) == 12
     for spec in (*specs.values(), asked.digits.images, asked.moons.points):
         for field in fields(spec):
             other = replace(spec, **{field.name: changed(getattr(spec, field.name))})

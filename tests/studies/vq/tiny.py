@@ -47,4 +47,5 @@ def tiny(seeds: int = 3) -> VQPlan:
         distillation=Distillation(
             (Examples("mnist-5k", "", 784, 10, 300, 60, 60, together=True),), ("mnist-5k",), seeds=2
         ),
+        sample_sizes=replace(whole.sample_sizes, computed=True, counts=(20, 40), seeds=2, recipe=SHORT),
     )

@@ -23,6 +23,7 @@ from metriscope.studies.vq.networks.plan import Group
 from metriscope.studies.vq.plan import Beyond, Course, Ranks, VQPlan
 from metriscope.studies.vq.prediction.measure import PredictionResults, measure_prediction
 from metriscope.studies.vq.regions.measure import ExplorerResults, LemmasResults, measure_explorer, measure_lemmas
+from metriscope.studies.vq.sample_sizes.measure import SampleSizesResults, measure_sample_sizes
 from metriscope.studies.vq.train import sample
 from metriscope.vq import VQMDS, capture
 
@@ -63,12 +64,13 @@ class VQResults:
     explorer: ExplorerResults
     prediction: PredictionResults
     distillation: DistillationResults
+    sample_sizes: SampleSizesResults
 
     @cached_property
     def tables(self) -> Mapping[str, pd.DataFrame]:
         """The tables of all experiments."""
         parts = (self.moons, self.spheres, self.digits, self.lemmas, self.beyond, self.explorer)
-        parts += (self.prediction, self.distillation)
+        parts += (self.prediction, self.distillation, self.sample_sizes)
         return {name: table for part in parts for name, table in part.tables.items()}
 
 
@@ -79,8 +81,8 @@ def measure(plan: VQPlan, runs: Finished, driver: Driver) -> VQResults:
     compared, cut = measure_digits(plan.digits, runs, driver), measure_lemmas(plan.lemmas, driver)
     beyond = _beyond(plan.beyond, runs, driver, rotated, compared)
     explored, predicted = measure_explorer(plan.explorer, runs, driver), measure_prediction(plan.prediction, driver)
-    taught = measure_distillation(plan.distillation, driver)
-    return VQResults(rotated, separated, compared, cut, beyond, explored, predicted, taught)
+    taught, sizes = measure_distillation(plan.distillation, driver), measure_sample_sizes(plan.sample_sizes, driver)
+    return VQResults(rotated, separated, compared, cut, beyond, explored, predicted, taught, sizes)
 
 
 def _beyond(

@@ -25,6 +25,7 @@ from metriscope.studies.vq.networks.plan import STUDY
 from metriscope.studies.vq.plan import TITLE, VQPlan
 from metriscope.studies.vq.prediction import page as prediction
 from metriscope.studies.vq.regions.measure import ExplorerResults, LemmasResults
+from metriscope.studies.vq.sample_sizes import page as sample_sizes
 
 __all__ = ["sections", "summary_table"]
 
@@ -39,6 +40,7 @@ def sections(plan: VQPlan, results: VQResults, claims: tuple[Claim, ...]) -> tup
         Section(TITLE, (Prose(_introduction(plan)),)),
         _moons(results.moons),
         _spheres(results.spheres),
+        sample_sizes.section(results.sample_sizes),
         _digits(results.digits),
         _lemmas(results.lemmas),
         _beyond(results.beyond),

@@ -13,6 +13,7 @@ from metriscope.studies.vq.moons.plan import PLAIN, Moons, spheres
 from metriscope.studies.vq.networks.plan import STUDY, Group, Images, MLPShape, VQRecipe, matched_width
 from metriscope.studies.vq.prediction.plan import Prediction
 from metriscope.studies.vq.regions.plan import Explorer, Lemmas
+from metriscope.studies.vq.sample_sizes.plan import SampleSizes
 
 __all__ = ["OPTIONS", "TIMES", "TITLE", "Beyond", "Course", "Ranks", "VQOptions", "VQPlan", "plan"]
 
@@ -122,6 +123,7 @@ class VQPlan:
     explorer: Explorer
     prediction: Prediction
     distillation: Distillation
+    sample_sizes: SampleSizes
 
     def jobs(self) -> tuple[Group, ...]:
         """Return the trainings, those that take longest first."""
@@ -161,8 +163,9 @@ def plan(options: VQOptions) -> VQPlan:
     moons, digits = Moons(seeds, seed), Digits(seeds, _images(options.profile), seed)
     further = Lemmas(seeds, seed), Beyond(moons, digits), Explorer(seed)
     computed = options.profile == "paper"
-    prediction = Prediction(_images("quick"), computed, seed)
-    return VQPlan(options, moons, spheres(seeds, seed), digits, *further, prediction, _distillation(computed, seed))
+    prediction, sizes = Prediction(_images("quick"), computed, seed), SampleSizes(computed, seed)
+    recorded = prediction, _distillation(computed, seed), sizes
+    return VQPlan(options, moons, spheres(seeds, seed), digits, *further, *recorded)
 
 
 def _images(profile: str) -> Images:

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metriscope.nn import unstack
-from metriscope.report import number
+from metriscope.report import mean_interval, number
 from metriscope.runs import Driver
 from metriscope.studies.vq.digits.measure import crossings
 from metriscope.studies.vq.moons.measure import pattern_separation, point_separation
@@ -34,7 +34,8 @@ def crowd_rows(spec: Crowd) -> Iterator[dict[str, object]]:
     own = cohort(spec.group)
     fit([own], workers=1, threads=1)
     for place, seed in enumerate(spec.group.seeds):
-        points, network = sample(spec.group, seed, "first"), unstack(start(spec.group, seed, "first"), own.parameters, place)
+        points = sample(spec.group, seed, "first")
+        network = unstack(start(spec.group, seed, "first"), own.parameters, place)
         end = {"loss": float(own.history[place, -1]), "test": accuracy(network, points.test_x, points.test_y)}
         for where, x, y in (("training", points.x, points.y), ("new", points.test_x, points.test_y)):
             x, labels = _some(x, spec.points), _some(y, spec.points).numpy()
@@ -98,19 +99,12 @@ def needed_text(tables: Mapping[str, pd.DataFrame]) -> str:
     rows, most = tables["points needed"], int(tables["sample sizes"]["count"].max())
     values = rows[rows["points"] == "new"]["needed"].to_numpy(dtype=float)
     reached = values[np.isfinite(values)]
+    separated = f"New points are separated (silhouette above {STRUCTURE:g})"
     if len(reached) < len(values):
-        return f"New points are separated (silhouette above {STRUCTURE:g}) by n = {most:,} in {len(reached)} of {len(values)} seeds."
-    return (
-        f"New points are separated (silhouette above {STRUCTURE:g}) from n = {number(float(np.exp(np.log(values).mean())))} "
-        f"training points on (geometric mean over {len(values)} seeds, {_interval(values)})."
-    )
-
-
-def _interval(values: Float[np.ndarray, " s"]) -> str:
-    from metriscope.report import mean_interval
-
-    _, low, high = (float(np.exp(v)) for v in mean_interval(np.log(values)))
-    return f"95 % interval {number(low)} to {number(high)}"
+        return f"{separated} by n = {most:,} in {len(reached)} of {len(values)} seeds."
+    mean, low, high = (number(float(np.exp(v))) for v in mean_interval(np.log(values)))
+    where = f"geometric mean over {len(values)} seeds, 95 % interval {low} to {high}"
+    return f"{separated} from n = {mean} training points on ({where})."
 
 
 def measure_sample_sizes(part: SampleSizes, driver: Driver) -> SampleSizesResults:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from metriscope.studies.vq.moons.plan import spheres
-from metriscope.studies.vq.networks.plan import STUDY, Group
+from metriscope.studies.vq.moons.plan import PLAIN, spheres
+from metriscope.studies.vq.networks.plan import STUDY, Group, VQRecipe
 
 __all__ = ["STRUCTURE", "Crowd", "SampleSizes"]
 
@@ -32,9 +32,10 @@ class SampleSizes:
     seed: int = 0
     counts: tuple[int, ...] = (150, 300, 600, 1_200, 2_500, 5_000)
     seeds: int = 5
+    recipe: VQRecipe = PLAIN
 
     def crowds(self) -> tuple[Crowd, ...]:
         """Return one job per number of points: the networks of figure 2 without their controls."""
-        part = replace(spheres(self.seeds, self.seed), roles=("first",))
+        part = replace(spheres(self.seeds, self.seed), roles=("first",), recipe=self.recipe)
         sizes = [replace(part, points=replace(part.points, count=count)) for count in self.counts]
         return tuple(Crowd(group) for some in sizes for group in some.jobs())
