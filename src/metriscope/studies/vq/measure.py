@@ -14,7 +14,7 @@ import pandas as pd
 from jaxtyping import Float, Int
 
 from metriscope.runs import Driver, Finished
-from metriscope.studies.vq.digits.measure import DigitsResults, measure_digits
+from metriscope.studies.vq.digits.measure import DigitsResults, StartsResults, measure_digits, measure_starts
 from metriscope.studies.vq.distillation.measure import DistillationResults, measure_distillation
 from metriscope.studies.vq.moons import measure as moons
 from metriscope.studies.vq.moons.measure import MoonsResults, SpheresResults
@@ -65,12 +65,13 @@ class VQResults:
     prediction: PredictionResults
     distillation: DistillationResults
     sample_sizes: SampleSizesResults
+    starts: StartsResults
 
     @cached_property
     def tables(self) -> Mapping[str, pd.DataFrame]:
-        """The tables of all experiments."""
+        """The tables of all experiments; on digits, those of all starts where they were run or recorded."""
         parts = (self.moons, self.spheres, self.digits, self.lemmas, self.beyond, self.explorer)
-        parts += (self.prediction, self.distillation, self.sample_sizes)
+        parts += (self.prediction, self.distillation, self.sample_sizes, self.starts)
         return {name: table for part in parts for name, table in part.tables.items()}
 
 
@@ -82,7 +83,8 @@ def measure(plan: VQPlan, runs: Finished, driver: Driver) -> VQResults:
     beyond = _beyond(plan.beyond, runs, driver, rotated, compared)
     explored, predicted = measure_explorer(plan.explorer, runs, driver), measure_prediction(plan.prediction, driver)
     taught, sizes = measure_distillation(plan.distillation, driver), measure_sample_sizes(plan.sample_sizes, driver)
-    return VQResults(rotated, separated, compared, cut, beyond, explored, predicted, taught, sizes)
+    starts = measure_starts(plan.starts, compared, driver)
+    return VQResults(rotated, separated, compared, cut, beyond, explored, predicted, taught, sizes, starts)
 
 
 def _beyond(
