@@ -14,6 +14,7 @@ from metriscope.report.explorer import explorer_page
 from metriscope.report.numbers import MISSING
 from metriscope.studies.published import source_of
 from metriscope.studies.vq import figures
+from metriscope.studies.vq.digits import page as digits
 from metriscope.studies.vq.digits.measure import DigitsResults, printed
 from metriscope.studies.vq.digits.plan import FORMS, INITIAL, PAIRS, TRAINED, TWINS, Pair, name_of
 from metriscope.studies.vq.distillation import page as distillation
@@ -42,6 +43,7 @@ def sections(plan: VQPlan, results: VQResults, claims: tuple[Claim, ...]) -> tup
         _spheres(results.spheres),
         sample_sizes.section(results.sample_sizes),
         _digits(results.digits),
+        *((digits.section(results.starts),) if results.starts.recorded else ()),
         _lemmas(results.lemmas),
         _beyond(results.beyond),
         explorer(results.explorer),

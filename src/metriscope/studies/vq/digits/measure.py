@@ -287,7 +287,7 @@ def measure_starts(spec: Starts, results: DigitsResults, driver: Driver) -> Star
 
 
 def _copied(run: Run | Record) -> dict[str, pd.DataFrame]:
-    return {name: run.table(name) for name in run.tables}
+    return {name.replace("-", " "): run.table(name) for name in run.tables}
 
 
 def _judged(results: DigitsResults) -> Result:
@@ -295,4 +295,5 @@ def _judged(results: DigitsResults) -> Result:
     best, heat = results.nearest, results.heat
     near = (heat["form"] == best.form) & (abs(heat["sigma2"] / best.scale - 1) < 1e-9)
     cosines = heat[near][["seed", "pair", "form", "sigma2", "cosine"]]
-    return Result({**results.tables, "heat cosines": cosines.reset_index(drop=True)})
+    tables = {**results.tables, "heat cosines": cosines.reset_index(drop=True)}
+    return Result({name.replace(" ", "-"): table for name, table in tables.items()})
