@@ -37,13 +37,13 @@ def _text(results: DistillationResults) -> str:
         "the alignment of these kernels tends to that of the VQ kernels. The control matches the kernel of plain "
         f"activations. The weight of the matching term ({', '.join(f'{w:g}' for w in spec.weights)}) is the one with "
         f"the best mean accuracy on validation examples, not on test examples. Training, validation and test: {sizes}, "
-        f"drawn anew for each of {part.seeds} seeds."
+        "drawn anew for each seed."
     )
 
 
 def _table(results: DistillationResults) -> Table:
     titles = {"teacher": "teacher", **{name: method.title for name, method in METHODS.items()}}
-    lines = []
+    lines: list[dict[str, object]] = []
     for (name, method), rows in results.tables["lessons"].groupby(["data", "method"], sort=False):
         everything = results.tables["lessons"]
         gain = gain_text(everything[everything["data"] == name], str(method), "logits")
@@ -51,6 +51,7 @@ def _table(results: DistillationResults) -> Table:
             {
                 "data": name,
                 "learns from": titles[str(method)],
+                "seeds": len(rows),
                 "weight": number(rows["weight"].iloc[0], 2) if rows["weight"].iloc[0] else "–",
                 "test accuracy, %": mean_text(rows["test"]),
                 "gain over logits, points": "–" if method == "logits" else gain,

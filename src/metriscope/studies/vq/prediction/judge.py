@@ -47,7 +47,7 @@ def _notes(tables: Tables) -> str:
     return (
         f"One-sided p-values by permutation: {ps}. For comparison, the {title}, which needs no kernel, has a partial "
         f"correlation of {number(found['partial'][score], 2)}. NASWOT's score is −∞ for {found['tied']['naswot']} "
-        "architectures with too few units for its determinant; they share the lowest rank."
+        "architectures with too few units: their kernel is singular, and they share the lowest rank."
     )
 
 

@@ -24,7 +24,8 @@ def section(results: PredictionResults) -> Section:
 
 def _text(results: PredictionResults) -> str:
     part, spec = results.part, results.part.contests()[0]
-    count = len(part.depths) * len(part.widths) * len(part.activations)
+    planned = len(part.depths) * len(part.widths) * len(part.activations)
+    count = planned if results.rows.empty else len(results.architectures)
     names = " or ".join(ACTIVATIONS[a].title for a in part.activations)
     return (
         "Roddenberry et al. name architecture search as future work: could a network's kernel tell, before or early in "
