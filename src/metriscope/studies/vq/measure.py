@@ -70,8 +70,8 @@ class VQResults:
     @cached_property
     def tables(self) -> Mapping[str, pd.DataFrame]:
         """The tables of all experiments; on digits, those of all starts where they were run or recorded."""
-        parts = (self.moons, self.spheres, self.digits, self.lemmas, self.beyond, self.explorer)
-        parts += (self.prediction, self.distillation, self.sample_sizes, self.starts)
+        figures = (self.moons, self.spheres, self.digits, self.lemmas, self.beyond, self.explorer)
+        parts = (*figures, self.prediction, self.distillation, self.sample_sizes, self.starts)
         return {name: table for part in parts for name, table in part.tables.items()}
 
 

@@ -169,10 +169,13 @@ def plan(options: VQOptions) -> VQPlan:
     many = STARTS if computed and options.seeds is None else seeds
     moons, digits = Moons(seeds, seed), Digits(many, _images(options.profile), seed)
     further = Lemmas(seeds, seed), Beyond(moons, digits), Explorer(seed)
-    prediction, sizes = Prediction(_images("quick"), computed, seed), SampleSizes(computed, seed)
-    starts = Starts(digits if computed else Digits(STARTS, _source_images(), seed))
-    recorded = prediction, _distillation(computed, seed), sizes, starts
-    return VQPlan(options, moons, spheres(seeds, seed), digits, *further, *recorded)
+    return VQPlan(
+        *(options, moons, spheres(seeds, seed), digits, *further),
+        prediction=Prediction(_images("quick"), computed, seed),
+        distillation=_distillation(computed, seed),
+        sample_sizes=SampleSizes(computed, seed),
+        starts=Starts(digits if computed else Digits(STARTS, _source_images(), seed)),
+    )
 
 
 def _images(profile: str) -> Images:

@@ -167,7 +167,7 @@ def _learn(
     return state
 
 
-def taught(spec: Lesson, points: Class) -> tuple[nn.Module, list[nn.Module]]:
+def taught(spec: Lesson, points: Class) -> tuple[nn.Module, Sequence[nn.Module]]:
     """Return the trained teacher, and the trained student of each variant."""
     here = (spec.seed, STUDY, "distillation", spec.examples.name, spec.number)
     large, small = spec.shape(spec.teacher), spec.shape(spec.student)
