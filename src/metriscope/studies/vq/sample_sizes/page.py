@@ -17,9 +17,10 @@ TITLE = "Moons in 100 dimensions: how many points are enough?"
 def section(results: SampleSizesResults) -> Section:
     """Return what was asked, the figure and the table; without rows, that nothing was run."""
     part = results.part
+    counts = part.counts if results.rows.empty else tuple(results.rows["count"].unique())
     text = (
         "A network that only memorizes the labels of 150 points separates them and not new ones. Do more points help? "
-        f"Here the same network is trained on {part.counts[0]:,} to {part.counts[-1]:,} points, {part.seeds} seeds "
+        f"Here the same network is trained on {min(counts):,} to {max(counts):,} points, {part.seeds} seeds "
         f"each, and measured on at most {part.crowds()[0].points:,} training points and as many new ones."
     )
     if results.rows.empty:
