@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
@@ -9,6 +11,7 @@ from metriscope.report import Page, mean_text, number, render
 from metriscope.runs import Deadline, Driver, Finished, Unfinished
 from metriscope.studies.judging import finding, judge
 from metriscope.studies.vq import page
+from metriscope.studies.vq.digits.measure import StartsResults
 from metriscope.studies.vq.digits.plan import FORMS, INITIAL, PAIRS, TRAINED, TWINS, name_of
 from metriscope.studies.vq.judge import STATEMENTS
 from metriscope.studies.vq.measure import measure
@@ -57,6 +60,20 @@ def test_the_worst_scale_of_a_band_is_tested_as_the_band_says(study):
         assert known.estimate == pytest.approx(curves[:, list(found.scales[form]).index(scale)].mean())
 
 
+def test_a_record_of_all_starts_is_judged_in_place_of_the_starts_of_this_run(study):
+    results = study.results
+    assert results.tables["alignment"]["alignment"].to_numpy() == pytest.approx(results.digits.aligned["alignment"])
+    assert set(results.starts.tables["heat cosines"]["sigma2"]) == {results.digits.nearest.scale}
+    tables = {name: table.assign(origin="record") for name, table in results.starts.tables.items()}
+    tables["alignment"]["alignment"] += 1000
+    shown = replace(results, starts=StartsResults(study.plan.starts, tables))
+    (claim,) = (c for c in judge(STATEMENTS, shown.tables) if c.id == "C23")
+    assert claim.origin == "record"
+    text = render(Page("Test", "tiny", page.sections(study.plan, shown, (claim,))))
+    assert "Networks of 4 and 6 layers on digits: 3 starts" in text
+    assert "1000" in text
+
+
 def test_ranks_are_shares_of_euclids_and_of_the_largest(study):
     spheres = study.results.spheres
     rows = spheres.rows.query("points == 'training' and seed == 0").set_index("distance")["rank"]
@@ -68,7 +85,7 @@ def test_ranks_are_shares_of_euclids_and_of_the_largest(study):
 def test_the_page_renders_with_figures_tables_and_verdicts(study, claims):
     whole = Page("Test", "tiny", page.sections(study.plan, study.results, claims))
     text = render(whole)
-    assert [claim.id for claim in whole.claims] == ["C21", "C22", "C23", "C24", "C25"]
+    assert [claim.id for claim in whole.claims] == ["C21", "C22", "C23", "C24", "C25", "C30", "C31"]
     assert all(claim.reason and claim.evidence and claim.requirements for claim in whole.claims)
     assert "160 and 40 images of <code>mnist-5k</code>" in text
     assert "nan" not in " ".join(claim.reason for claim in whole.claims)

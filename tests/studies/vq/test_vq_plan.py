@@ -54,11 +54,12 @@ def test_the_quick_profile_takes_embedded_digits_also_where_mnist_lies_on_the_ma
     assert images.sha256 == data.digest("mnist-5k")
 
 
-def test_the_paper_profile_takes_the_papers_digits_and_ten_seeds(with_mnist):
+def test_the_paper_profile_takes_the_papers_digits_with_twenty_starts(with_mnist):
     asked = plan(VQOptions(profile="paper"))
     images = asked.digits.images
     assert (images.name, images.train, images.test, images.sha256) == ("mnist", 8_000, 2_000, data.digest("mnist"))
-    assert asked.moons.seeds == asked.digits.seeds == 10
+    assert (asked.moons.seeds, asked.digits.seeds) == (10, 20)
+    assert asked.starts.digits == asked.digits == plan(VQOptions()).starts.digits
     assert asked.digits.protocol
     assert not plan(VQOptions()).digits.protocol
 
@@ -88,7 +89,8 @@ def measurements(asked):
     digits = (*asked.digits.comparisons(), *asked.beyond.abs_digits.comparisons())
     moons = (*asked.moons.rotations(), *asked.beyond.abs_moons.rotations(), *asked.spheres.separations())
     regions = (*asked.lemmas.lots(), asked.lemmas.tents, *asked.explorer.views())
-    return (*moons, *digits, *asked.beyond.courses(), *ranks, *regions)
+    added = (*asked.prediction.contests(), *asked.distillation.lessons(), *asked.sample_sizes.crowds(), asked.starts)
+    return (*moons, *digits, *asked.beyond.courses(), *ranks, *regions, *added)
 
 
 def test_no_two_jobs_share_an_address_and_all_name_their_study():
@@ -113,7 +115,7 @@ def changed(value):
 def test_whatever_decides_a_number_is_in_the_address():
     asked = tiny()
     specs = {type(spec): spec for spec in (*asked.jobs(), *measurements(asked))}
-    assert len(specs) == 9
+    assert len(specs) == 13
     for spec in (*specs.values(), asked.digits.images, asked.moons.points):
         for field in fields(spec):
             other = replace(spec, **{field.name: changed(getattr(spec, field.name))})

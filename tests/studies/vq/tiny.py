@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from metriscope.studies.vq.digits.plan import Band
+from metriscope.studies.vq.digits.plan import Band, Starts
+from metriscope.studies.vq.distillation.plan import Distillation, Examples
 from metriscope.studies.vq.networks.plan import VQRecipe
 from metriscope.studies.vq.plan import Beyond, VQOptions, VQPlan, plan
 from metriscope.studies.vq.regions.plan import Lemmas, TentMaps
@@ -34,4 +35,18 @@ def tiny(seeds: int = 3) -> VQPlan:
         lemmas=Lemmas(1, count=2, tents=TentMaps(layers=(1, 2, 3))),
         beyond=Beyond(moons, digits, SHORT, VQRecipe(epochs=1, loss="cross-entropy", batch=64), depths=(1, 3)),
         explorer=replace(whole.explorer, recipe=SHORT),
+        prediction=replace(
+            whole.prediction,
+            images=replace(whole.prediction.images, train=300, test=40),
+            computed=True,
+            depths=(1, 2),
+            widths=(8, 16, 32),
+            starts=1,
+            permutations=19,
+        ),
+        distillation=Distillation(
+            (Examples("mnist-5k", "", 784, 10, 300, 60, 60, together=True),), ("mnist-5k",), seeds=2
+        ),
+        sample_sizes=replace(whole.sample_sizes, computed=True, counts=(20, 40), seeds=2, recipe=SHORT),
+        starts=Starts(digits),
     )

@@ -1,4 +1,4 @@
-"""The claims of the VQ study, C21 to C25, with their criteria, notes and evidence."""
+"""The claims of the VQ study, C21 to C25, C30 and C31, with their criteria, notes and evidence."""
 
 from __future__ import annotations
 
@@ -13,15 +13,19 @@ from metriscope.studies.evidence import Above, Below, Within
 from metriscope.studies.judging import Criterion, Statement, Values
 from metriscope.studies.vq.digits.measure import printed
 from metriscope.studies.vq.digits.plan import FORMS, INITIAL, PAIRS, TRAINED, Band, name_of
+from metriscope.studies.vq.distillation.judge import STATEMENT as DISTILLATION
 from metriscope.studies.vq.moons.measure import by_comparison
 from metriscope.studies.vq.moons.plan import COMPARISONS, DISTANCES, KERNEL_MEASURES, PLACES, SEPARATION_MEASURES
+from metriscope.studies.vq.prediction.judge import STATEMENT as PREDICTION
+from metriscope.studies.vq.sample_sizes.measure import needed_text
+from metriscope.studies.vq.sample_sizes.plan import STRUCTURE
 
 __all__ = ["STATEMENTS", "gain", "lemma_1_notes", "lemma_2_notes"]
 
 Tables = Mapping[str, pd.DataFrame]
 
 SOURCE = "Roddenberry et al."
-STRUCTURE, HALF, QUARTER = 0.25, 0.5, 0.25
+HALF, QUARTER = 0.5, 0.25
 CENTERED, COSINE = "centered alignment", "uncentered cosine of heat kernels, any σ²"
 
 
@@ -131,7 +135,8 @@ def _separation_notes(tables: Tables) -> str:
         f"accuracy of the nearest neighbor is {neighbor} and that of the network itself "
         f"{_mean(tables, 'sphere accuracies', 'test', role='first')}, where 0.5 is chance. Networks trained on random "
         f"labels have, on the training points and by those labels, a silhouette of "
-        f"{seen('silhouette', distance='shuffled')} and a rank of {seen('rank', distance='shuffled')}."
+        f"{seen('silhouette', distance='shuffled')} and a rank of {seen('rank', distance='shuffled')}. "
+        f"{needed_text(tables)}".strip()
     )
 
 
@@ -375,4 +380,6 @@ STATEMENTS = (
         notes=lemma_2_notes,
         evidence=_lemma_2_evidence,
     ),
+    PREDICTION,
+    DISTILLATION,
 )

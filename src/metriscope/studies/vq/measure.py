@@ -14,13 +14,16 @@ import pandas as pd
 from jaxtyping import Float, Int
 
 from metriscope.runs import Driver, Finished
-from metriscope.studies.vq.digits.measure import DigitsResults, measure_digits
+from metriscope.studies.vq.digits.measure import DigitsResults, StartsResults, measure_digits, measure_starts
+from metriscope.studies.vq.distillation.measure import DistillationResults, measure_distillation
 from metriscope.studies.vq.moons import measure as moons
 from metriscope.studies.vq.moons.measure import MoonsResults, SpheresResults
 from metriscope.studies.vq.networks.measure import Networks, aligned, ends_of, rows_by_seed, stored, trained
 from metriscope.studies.vq.networks.plan import Group
 from metriscope.studies.vq.plan import Beyond, Course, Ranks, VQPlan
+from metriscope.studies.vq.prediction.measure import PredictionResults, measure_prediction
 from metriscope.studies.vq.regions.measure import ExplorerResults, LemmasResults, measure_explorer, measure_lemmas
+from metriscope.studies.vq.sample_sizes.measure import SampleSizesResults, measure_sample_sizes
 from metriscope.studies.vq.train import sample
 from metriscope.vq import VQMDS, capture
 
@@ -59,11 +62,16 @@ class VQResults:
     lemmas: LemmasResults
     beyond: BeyondResults
     explorer: ExplorerResults
+    prediction: PredictionResults
+    distillation: DistillationResults
+    sample_sizes: SampleSizesResults
+    starts: StartsResults
 
     @cached_property
     def tables(self) -> Mapping[str, pd.DataFrame]:
-        """The tables of all experiments."""
-        parts = (self.moons, self.spheres, self.digits, self.lemmas, self.beyond, self.explorer)
+        """The tables of all experiments; on digits, those of all starts where they were run or recorded."""
+        figures = (self.moons, self.spheres, self.digits, self.lemmas, self.beyond, self.explorer)
+        parts = (*figures, self.prediction, self.distillation, self.sample_sizes, self.starts)
         return {name: table for part in parts for name, table in part.tables.items()}
 
 
@@ -73,7 +81,10 @@ def measure(plan: VQPlan, runs: Finished, driver: Driver) -> VQResults:
     separated = moons.measure_spheres(plan.spheres, runs, driver)
     compared, cut = measure_digits(plan.digits, runs, driver), measure_lemmas(plan.lemmas, driver)
     beyond = _beyond(plan.beyond, runs, driver, rotated, compared)
-    return VQResults(rotated, separated, compared, cut, beyond, measure_explorer(plan.explorer, runs, driver))
+    explored, predicted = measure_explorer(plan.explorer, runs, driver), measure_prediction(plan.prediction, driver)
+    taught, sizes = measure_distillation(plan.distillation, driver), measure_sample_sizes(plan.sample_sizes, driver)
+    starts = measure_starts(plan.starts, compared, driver)
+    return VQResults(rotated, separated, compared, cut, beyond, explored, predicted, taught, sizes, starts)
 
 
 def _beyond(

@@ -14,15 +14,19 @@ from metriscope.report.explorer import explorer_page
 from metriscope.report.numbers import MISSING
 from metriscope.studies.published import source_of
 from metriscope.studies.vq import figures
+from metriscope.studies.vq.digits import page as digits
 from metriscope.studies.vq.digits.measure import DigitsResults, printed
 from metriscope.studies.vq.digits.plan import FORMS, INITIAL, PAIRS, TRAINED, TWINS, Pair, name_of
+from metriscope.studies.vq.distillation import page as distillation
 from metriscope.studies.vq.judge import gain, lemma_1_notes, lemma_2_notes
 from metriscope.studies.vq.measure import BeyondResults, VQResults
 from metriscope.studies.vq.moons.measure import MoonsResults, SpheresResults
 from metriscope.studies.vq.moons.plan import COMPARISONS, DISTANCES, KERNEL_MEASURES, PLACES, SEPARATION_MEASURES
 from metriscope.studies.vq.networks.plan import STUDY
 from metriscope.studies.vq.plan import TITLE, VQPlan
+from metriscope.studies.vq.prediction import page as prediction
 from metriscope.studies.vq.regions.measure import ExplorerResults, LemmasResults
+from metriscope.studies.vq.sample_sizes import page as sample_sizes
 
 __all__ = ["sections", "summary_table"]
 
@@ -37,11 +41,15 @@ def sections(plan: VQPlan, results: VQResults, claims: tuple[Claim, ...]) -> tup
         Section(TITLE, (Prose(_introduction(plan)),)),
         _moons(results.moons),
         _spheres(results.spheres),
+        sample_sizes.section(results.sample_sizes),
         _digits(results.digits),
+        *((digits.section(results.starts),) if results.starts.recorded else ()),
         _lemmas(results.lemmas),
         _beyond(results.beyond),
         explorer(results.explorer),
-        Section("Verdicts C21 to C25", (Ledger(claims),)),
+        prediction.section(results.prediction),
+        distillation.section(results.distillation),
+        Section("Verdicts C21 to C25, C30 and C31", (Ledger(claims),)),
         _numbers(results),
     )
 

@@ -7,16 +7,23 @@ from typing import Annotated, Literal
 
 from tyro.conf import arg
 
-from metriscope.studies.vq.digits.plan import PAIRS, PLAIN_DIGITS, SOURCE_IMAGES, Digits
+from metriscope.studies.vq.digits.plan import PAIRS, PLAIN_DIGITS, SOURCE_IMAGES, Digits, Starts
+from metriscope.studies.vq.distillation.plan import DATA, Distillation, Examples
 from metriscope.studies.vq.moons.plan import PLAIN, Moons, spheres
 from metriscope.studies.vq.networks.plan import STUDY, Group, Images, MLPShape, VQRecipe, matched_width
+from metriscope.studies.vq.prediction.plan import Prediction
 from metriscope.studies.vq.regions.plan import Explorer, Lemmas
+from metriscope.studies.vq.sample_sizes.plan import SampleSizes
 
 __all__ = ["OPTIONS", "TIMES", "TITLE", "Beyond", "Course", "Ranks", "VQOptions", "VQPlan", "plan"]
 
 TITLE = "VQ kernels"
 TIMES = {"quick": "two minutes on two cores", "paper": "ten minutes on two cores, with full MNIST"}
 SEEDS = {"quick": 3, "paper": 10}
+# Starts of the networks on digits in the paper profile.
+STARTS = 20
+# Of each data set: features, classes, and examples to train, to choose weights and to test on.
+EXAMPLES = {"mnist-5k": (784, 10, 3_500, 500, 1_000), "letter": (16, 26, 4_000, 2_000, 4_000)}
 # Data set, images for training and for testing.
 IMAGES = {"quick": ("mnist-5k", 4_000, 1_000), "paper": SOURCE_IMAGES}
 
@@ -27,7 +34,9 @@ class VQOptions:
 
     profile: Literal["quick", "paper"] = "quick"
     """How much to run: digits from the embedded mnist-5k, or 8,000 and 2,000 images of full MNIST as in the paper."""
-    seeds: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: quick: 3; paper: 10)")] = None
+    seeds: Annotated[
+        int | None, arg(metavar="INT", help_behavior_hint="(default: quick: 3; paper: 10, on digits 20)")
+    ] = None
     """Repetitions of every experiment, each with its own data and initial weights; at least 3."""
     seed: int = 0
     """Root of all random streams."""
@@ -116,6 +125,10 @@ class VQPlan:
     lemmas: Lemmas
     beyond: Beyond
     explorer: Explorer
+    prediction: Prediction
+    distillation: Distillation
+    sample_sizes: SampleSizes
+    starts: Starts
 
     def jobs(self) -> tuple[Group, ...]:
         """Return the trainings, those that take longest first."""
@@ -152,9 +165,17 @@ def plan(options: VQOptions) -> VQPlan:
     seeds, seed = SEEDS[options.profile] if options.seeds is None else options.seeds, options.seed
     if seeds < 3:
         raise ValueError(f"--seeds must be at least 3, not {seeds}: tests over seeds need three")
-    moons, digits = Moons(seeds, seed), Digits(seeds, _images(options.profile), seed)
+    computed = options.profile == "paper"
+    many = STARTS if computed and options.seeds is None else seeds
+    moons, digits = Moons(seeds, seed), Digits(many, _images(options.profile), seed)
     further = Lemmas(seeds, seed), Beyond(moons, digits), Explorer(seed)
-    return VQPlan(options, moons, spheres(seeds, seed), digits, *further)
+    return VQPlan(
+        *(options, moons, spheres(seeds, seed), digits, *further),
+        prediction=Prediction(_images("quick"), computed, seed),
+        distillation=_distillation(computed, seed),
+        sample_sizes=SampleSizes(computed, seed),
+        starts=Starts(digits if computed else Digits(STARTS, _source_images(), seed)),
+    )
 
 
 def _images(profile: str) -> Images:
@@ -168,3 +189,19 @@ def _images(profile: str) -> Images:
             "folder that holds it; the quick profile needs no download"
         )
     return Images(name, digest(name), train, test)
+
+
+def _source_images() -> Images:
+    """Return the paper's digits without asking whether they are on this machine."""
+    from metriscope.data import digest
+
+    name, train, test = SOURCE_IMAGES
+    return Images(name, digest(name), train, test)
+
+
+def _distillation(computed: bool, seed: int) -> Distillation:
+    """Return the lessons on each data set; what is not on this machine is looked up in the records."""
+    from metriscope.data import available, digest
+
+    examples = [Examples(name, digest(name), *EXAMPLES[name], together=name == "mnist-5k") for name in DATA]
+    return Distillation(tuple(examples), tuple(name for name in DATA if computed and available(name)), seed)

@@ -25,7 +25,7 @@ from metriscope.studies.vq.networks.plan import GROUP, STUDY, TOGETHER, Group, I
 from metriscope.train import Cohort, CohortPass, Protocol
 from metriscope.train.engines import POINT_LOSSES, RULES, State
 
-__all__ = ["WORK", "OwnPoints", "SeedData", "cohort", "mlp", "sample", "stacked_mlp", "start"]
+__all__ = ["WORK", "OwnPoints", "SeedData", "accuracy", "cohort", "mlp", "sample", "stacked_mlp", "start"]
 
 
 def mlp(shape: MLPShape, generator: torch.Generator) -> nn.Sequential:
@@ -206,13 +206,14 @@ def _ends(own: Cohort, group: Group) -> pd.DataFrame:
     rows = []
     for index, (number, role) in enumerate(group.members):
         points, model = sample(group, number, role), unstack(start(group, number, role), own.parameters, index)
-        right = {"train": _accuracy(model, points.x, points.y), "test": _accuracy(model, points.test_x, points.test_y)}
+        right = {"train": accuracy(model, points.x, points.y), "test": accuracy(model, points.test_x, points.test_y)}
         rows.append({"seed": number, "role": role, "loss": float(own.history[index, -1]), **right})
     return pd.DataFrame(rows)
 
 
 @torch.no_grad()
-def _accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:
+def accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:
+    """Return the share of points that a network classifies correctly."""
     output = model(x)
     guess = output.argmax(1) if output.shape[1] > 1 else output[:, 0] > 0
     return float((guess == y).float().mean())

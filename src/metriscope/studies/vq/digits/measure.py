@@ -15,9 +15,20 @@ from jaxtyping import Float
 from scipy import stats
 
 from metriscope.rng import derive
-from metriscope.runs import Driver, Finished
+from metriscope.runs import Driver, Finished, Record, Result, Run, once
 from metriscope.studies.published import published
-from metriscope.studies.vq.digits.plan import INITIAL, PAIRS, TRAINED, Band, Digits, Pair, Scales, SeedPairs, name_of
+from metriscope.studies.vq.digits.plan import (
+    INITIAL,
+    PAIRS,
+    TRAINED,
+    Band,
+    Digits,
+    Pair,
+    Scales,
+    SeedPairs,
+    Starts,
+    name_of,
+)
 from metriscope.studies.vq.networks.measure import Networks, aligned, ends_of, stored, trained
 from metriscope.studies.vq.networks.plan import STUDY
 from metriscope.studies.vq.train import sample
@@ -27,8 +38,10 @@ __all__ = [
     "DigitsResults",
     "Nearest",
     "Simultaneous",
+    "StartsResults",
     "crossings",
     "measure_digits",
+    "measure_starts",
     "nearest",
     "printed",
     "simultaneous",
@@ -248,3 +261,39 @@ def measure_digits(part: Digits, runs: Finished, driver: Driver) -> DigitsResult
     alignments = found[found["form"] == "alignment"].rename(columns={"value": "alignment"})
     heat = found[found["form"] != "alignment"].rename(columns={"value": "cosine"})
     return DigitsResults(part, heat, alignments, pd.concat(ends, ignore_index=True))
+
+
+@dataclass(frozen=True)
+class StartsResults:
+    """The judged tables of all starts, as they were measured or from a record; empty if there is none."""
+
+    spec: Starts
+    tables: Mapping[str, pd.DataFrame]
+
+    @property
+    def recorded(self) -> bool:
+        """Whether the tables are from a record."""
+        return "alignment" in self.tables and "origin" in self.tables["alignment"]
+
+
+def measure_starts(spec: Starts, results: DigitsResults, driver: Driver) -> StartsResults:
+    """Store what is judged where the same digits were measured; otherwise return the record, if there is one."""
+    if spec.digits == results.part:
+        return StartsResults(
+            spec, _copied(driver.perform([spec], once(lambda _: _judged(results)), "vq: all starts")[spec])
+        )
+    found = driver.recorded([spec]).values()
+    return StartsResults(spec, {k: v.assign(origin="record") for run in found for k, v in _copied(run).items()})
+
+
+def _copied(run: Run | Record) -> dict[str, pd.DataFrame]:
+    return {name.replace("-", " "): run.table(name) for name in run.tables}
+
+
+def _judged(results: DigitsResults) -> Result:
+    """Return the judged tables, with cosines at the scale nearest to the printed numbers alone."""
+    best, heat = results.nearest, results.heat
+    near = (heat["form"] == best.form) & (abs(heat["sigma2"] / best.scale - 1) < 1e-9)
+    cosines = heat[near][["seed", "pair", "form", "sigma2", "cosine"]]
+    tables = {**results.tables, "heat cosines": cosines.reset_index(drop=True)}
+    return Result({name.replace(" ", "-"): table for name, table in tables.items()})

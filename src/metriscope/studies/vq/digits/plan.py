@@ -23,6 +23,7 @@ __all__ = [
     "Pair",
     "Scales",
     "SeedPairs",
+    "Starts",
     "name_of",
 ]
 
@@ -134,3 +135,12 @@ class Digits:
         """Return the measurements, one specification per seed."""
         how = (self.pairs, self.scales, self.permutations, self.further)
         return tuple(SeedPairs(groups, n, *how) for groups in self.together() for n in groups[0].seeds)
+
+
+@dataclass(frozen=True)
+class Starts:
+    """What is judged of all starts of figures 3 and 4, small enough to be recorded."""
+
+    digits: Digits
+    method: int = 1  # raised when the same comparisons would be summarized otherwise
+    study: str = STUDY

@@ -17,7 +17,7 @@ from metriscope.studies.vq.networks.plan import Group
 from metriscope.studies.vq.train import start
 from metriscope.vq import Patterns, alignment
 
-__all__ = ["Networks", "Rows", "aligned", "ends_of", "rows_by_seed", "stored", "trained"]
+__all__ = ["Networks", "Rows", "aligned", "ends_of", "looked_up", "rows_by_seed", "stored", "trained"]
 
 Rows = Iterable[Mapping[str, object]]
 
@@ -56,6 +56,16 @@ def stored(driver: Driver, specs: Sequence[Any], rows: Callable[[Any], Rows], la
     """Return the rows of all specifications in order; rows that are already in the store are not measured again."""
     found = driver.perform(specs, once(lambda spec: Result({"rows": pd.DataFrame(list(rows(spec)))})), label)
     return pd.concat([found[spec].table("rows") for spec in specs], ignore_index=True)
+
+
+def looked_up(
+    driver: Driver, specs: Sequence[Any], rows: Callable[[Any], Rows], label: str, computed: bool
+) -> dict[Any, pd.DataFrame]:
+    """Return the rows of each specification, computed or from its record if there is one; ``origin`` says which."""
+    if not computed:
+        return {spec: r.table("rows").assign(origin="record") for spec, r in driver.recorded(specs).items()}
+    found = driver.perform(specs, once(lambda spec: Result({"rows": pd.DataFrame(list(rows(spec)))})), label)
+    return {spec: found[spec].table("rows").assign(origin="run") for spec in specs}
 
 
 def rows_by_seed(
