@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from metriscope.runs import once
-from metriscope.studies.heads.centers.train import trained
+from metriscope.studies.heads.offsets.train import trained
 
 __all__ = ["WORK"]
 

@@ -16,7 +16,7 @@ from torch import Tensor, nn
 from metriscope import data
 from metriscope.nn import OffsetL2
 from metriscope.runs import Result
-from metriscope.studies.heads.centers.plan import CenterTraining
+from metriscope.studies.heads.offsets.plan import OffsetTraining
 from metriscope.studies.representation.plan import RepresentationTraining
 from metriscope.studies.representation.train import images, start
 from metriscope.train.classifiers import Classifier, Examples, advance, examples, measure
@@ -44,7 +44,7 @@ def targets(
     return torch.stack([hidden[rows].mean(0) for rows in own])
 
 
-def begun(job: CenterTraining, number: int) -> nn.Sequential:
+def begun(job: OffsetTraining, number: int) -> nn.Sequential:
     """Return one start's network before training."""
     base = replace(job.base, number=number)
     model = start(base)
@@ -58,7 +58,7 @@ def begun(job: CenterTraining, number: int) -> nn.Sequential:
     return model
 
 
-def trained(job: CenterTraining) -> Result:
+def trained(job: OffsetTraining) -> Result:
     """Return the weights of every start, and its accuracies."""
     base, factors = job.base, (job.variant.mu, job.variant.alpha)
     train, test = _packed(replace(base, model="", number=0))
