@@ -24,24 +24,23 @@ REFERENCES = {"own": "Mahalanobis, own class", "euclid": "Euclid, own class", "o
 
 
 def accuracies(table: pd.DataFrame) -> Figure:
-    """Draw the test accuracy of every run on raw pixels, one panel per network, one row per variant."""
-    rows = matching(table, pixels="raw")
-    networks = list(dict.fromkeys(rows["network"]))
+    """Draw the test accuracy of every run, one panel per network, one row per variant."""
+    networks = list(dict.fromkeys(table["network"]))
     drawing, axes = figure(9.2, 2.3 * -(-len(networks) // 2), -(-len(networks) // 2), 2)
     colors = dict(zip(TITLES.values(), CYCLE * 2, strict=False))
     for ax, network in zip(axes.flat, networks, strict=False):
-        parts = {v: matching(rows, network=network, variant=v)["test_accuracy"].to_numpy() for v in TITLES}
+        parts = {v: matching(table, network=network, variant=v)["test_accuracy"].to_numpy() for v in TITLES}
         strip(ax, {TITLES[v]: values for v, values in parts.items() if len(values)}, colors)
         ax.set(title=title(network), xlabel="test accuracy, %")
     for ax in axes.flat[len(networks) :]:
         ax.set_axis_off()
-    caption = "Raw pixels. Each dot is a start; the large dot is the mean with its 95 % interval."
+    caption = "Each dot is a start; the large dot is the mean with its 95 % interval."
     return Figure("offset-accuracies", "What training μ and α changes", to_svg(drawing, "offset-accuracies"), caption)
 
 
 def distances(table: pd.DataFrame) -> Figure:
     """Draw the rank correlations of outputs with distances, for the networks whose smallest distance wins."""
-    rows = matching(table, pixels="raw", negated=True)
+    rows = matching(table, negated=True)
     shown = [v for v in ("trained", "fast") if v in set(rows["variant"])]
     networks = list(dict.fromkeys(rows["network"]))
     drawing, axes = figure(9.2, 1.9 * len(shown), len(shown), len(networks))

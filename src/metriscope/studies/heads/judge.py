@@ -32,7 +32,7 @@ TARGETS = {True: "mean of its class", False: "mean of the other classes"}
 # The variants with trained centers, and the same with alpha frozen, by the learning rate of the centers.
 RATES = {"μ at the paper's rate": ("trained", "flat"), "μ at 100,000 times that rate": ("fast", "fast flat")}
 
-_values = partial(Values.of, "offsets", pixels="raw")
+_values = partial(Values.of, "offsets")
 _on_starts = partial(Criterion, units="starts", paired=True)
 
 
@@ -73,7 +73,7 @@ def _notes(tables: Tables) -> str:
         if not same.open_reason:
             word = {"holds": "is equivalent to", "fails": "is not equivalent to", "open": "may or may not equal"}
             parts.append(f"{name}: training μ at the paper's rate {word[same.state]} freezing it (±{SAME} points)")
-    rows = matching(tables["offsets"], pixels="raw", variant="trained")
+    rows = matching(tables["offsets"], variant="trained")
     means = {name: number(float(rows[name].mean())) for name in ("norm before", "norm", "away", "alpha largest")}
     parts.append(
         f"‖μ‖ begins at {means['norm before']} and ends at {means['norm']}, {means['away']} from its target. A step "
@@ -84,7 +84,7 @@ def _notes(tables: Tables) -> str:
 
 
 def _evidence(tables: Tables) -> tuple[Evidence, ...]:
-    table = matching(tables["offsets"], pixels="raw")
+    table = tables["offsets"]
     return tuple(
         Evidence(f"{network}, {variant}: test accuracy, %, mean of {len(part)}", mean_text(part["test_accuracy"]))
         for (network, variant), part in table.groupby(["network", "variant"], sort=False)

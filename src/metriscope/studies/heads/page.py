@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from metriscope.report import Claim, Ledger, Prose, Section
-from metriscope.studies.heads.offsets import page as offsets
 from metriscope.studies.heads.measure import HeadsResults
+from metriscope.studies.heads.offsets import page as offsets
 from metriscope.studies.heads.plan import TITLE, HeadsPlan
 
 __all__ = ["sections"]
@@ -14,9 +14,9 @@ def sections(plan: HeadsPlan, results: HeadsResults, claims: tuple[Claim, ...]) 
     """Return the study's sections in reading order."""
     asked = plan.offsets
     text = (
-        f"Networks of 784, 128 and 10 units on {asked.train_size:,} images of {asked.data}, {asked.epochs:,} epochs of "
-        f"full-batch gradient descent, {asked.seeds} starts. The paper has 60,000 images, 5,000 or 50,000 epochs and "
-        "20 runs."
+        f"Networks of 784, 128 and 10 units on {asked.train_size:,} images of {asked.data} ({asked.pixels} pixels), "
+        f"{asked.epochs:,} epochs of full-batch gradient descent, {asked.seeds} starts. The paper has 60,000 images, "
+        "5,000 or 50,000 epochs and 20 runs."
     )
     shown = "" if plan.computed else " Nothing is computed in this profile: what is shown was recorded."
     return (

@@ -26,6 +26,8 @@ from metriscope.runs import Driver, Finished, Result, Run, once
 from metriscope.studies.mahalanobis import plan as planned
 from metriscope.studies.mahalanobis.diagnosis.measure import diagnosed
 from metriscope.studies.mahalanobis.plan import Chance, Diagnosis, DistanceTraining, MahalanobisPlan, Measurement
+from metriscope.studies.mahalanobis.second_layer.measure import measure_second_layer
+from metriscope.studies.mahalanobis.second_layer.plan import SecondLayers
 from metriscope.studies.mahalanobis.train import draw_problem
 from metriscope.studies.mahalanobis.trials import measure as trial
 from metriscope.studies.published import matching
@@ -90,6 +92,7 @@ def measure(plan: MahalanobisPlan, runs: Finished, driver: Driver) -> Mahalanobi
         "gaussians": _gaussians(trials),
         "identities": _identities(plan, found),
         "axes": axes(trials, _chances(plan, trials, driver)),
+        "second layer": measure_second_layer(SecondLayers(seed=plan.seed), driver, recorded=plan.profile == "quick"),
     }
     return MahalanobisResults(tables, *_plane(plan, first, runs))
 

@@ -26,7 +26,7 @@ from metriscope.studies.representation.train import start
 
 __all__ = ["covered", "goes_with", "measure_offsets", "metric_cosine", "read"]
 
-COLUMNS = ("network", "pixels", "variant", "negated", "seed", "train_accuracy", "test_accuracy")
+COLUMNS = ("network", "variant", "negated", "seed", "train_accuracy", "test_accuracy")
 
 
 def measure_offsets(part: Offsets, runs: Finished | None, driver: Driver) -> pd.DataFrame:
@@ -46,7 +46,7 @@ def measure_offsets(part: Offsets, runs: Finished | None, driver: Driver) -> pd.
 
 
 def _where(job: OffsetTraining) -> dict[str, object]:
-    where = {"network": job.base.model, "pixels": job.base.pixels, "variant": job.variant.name}
+    where = {"network": job.base.model, "variant": job.variant.name}
     return {**where, "negated": job.negated, "protocol": False, "length": job.base.setting.length}
 
 

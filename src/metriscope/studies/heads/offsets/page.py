@@ -8,7 +8,7 @@ from metriscope.report import Block, Details, Prose, Table, mean_text
 from metriscope.studies.heads import figures
 from metriscope.studies.heads.figures import TITLES
 from metriscope.studies.published import matching
-from metriscope.studies.representation.plan import PIXELS, title
+from metriscope.studies.representation.plan import title
 
 __all__ = ["blocks"]
 
@@ -34,10 +34,10 @@ def blocks(table: pd.DataFrame) -> tuple[Block, ...]:
 def _changes(table: pd.DataFrame) -> Table:
     """Return accuracies, their difference to frozen centers, and the way of the centers."""
     rows = []
-    for (pixels, network, variant), part in table.groupby(["pixels", "network", "variant"], sort=False):
-        frozen = matching(table, pixels=pixels, network=network, variant="frozen").set_index("seed")["test_accuracy"]
+    for (network, variant), part in table.groupby(["network", "variant"], sort=False):
+        frozen = matching(table, network=network, variant="frozen").set_index("seed")["test_accuracy"]
         rows.append({
-            "pixels": PIXELS[str(pixels)], "network": title(str(network)), "head": TITLES[str(variant)],
+            "network": title(str(network)), "head": TITLES[str(variant)],
             "starts": len(part), "accuracy": mean_text(part["test_accuracy"]),
             "difference": mean_text(part.set_index("seed")["test_accuracy"] - frozen),
             "before": part["norm before"].mean(), "after": part["norm"].mean(), "moved": part["moved"].mean(),
@@ -58,10 +58,8 @@ def _followed(table: pd.DataFrame) -> Table:
     metrics = {"metric": "learned", "metric euclid": "Euclid", "metric other": "of other classes"}
     names = [name for name in (*ranks, *metrics, "alpha rank") if name in table]
     rows = []
-    for (pixels, network, variant), part in matching(table, negated=True).groupby(
-        ["pixels", "network", "variant"], sort=False
-    ):
-        where = {"pixels": PIXELS[str(pixels)], "network": title(str(network)), "head": TITLES[str(variant)]}
+    for (network, variant), part in matching(table, negated=True).groupby(["network", "variant"], sort=False):
+        where = {"network": title(str(network)), "head": TITLES[str(variant)]}
         rows.append({**where, **{name: mean_text(part[name]) for name in names}})
     groups = {
         "rank correlation with the Mahalanobis distance": tuple(n for n in ranks if n in names),

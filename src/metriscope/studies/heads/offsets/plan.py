@@ -80,7 +80,7 @@ class OffsetReading:
     study: str = STUDY
 
 
-# The variants of each network, in the order in which they are run. Alpha is frozen only where the smallest distance wins.
+# Networks and variants in the order in which they are run. Alpha is frozen only where the smallest distance wins.
 RUNS = (
     *((name, variant) for variant in ("trained", "frozen", "fast", "flat", "fast flat") for name in NEGATED),
     *((name, variant) for variant in ("trained", "frozen", "fast") for name in DISTANCES if name not in NEGATED),
