@@ -24,7 +24,7 @@ from metriscope.studies.representation.plan import RepresentationTraining
 from metriscope.studies.representation.prototypes.measure import Hidden
 from metriscope.studies.representation.train import start
 
-__all__ = ["covered", "goes_with", "measure_offsets", "metric_cosine", "read"]
+__all__ = ["PrincipalSpace", "covered", "goes_with", "measure_offsets", "metric_cosine", "read"]
 
 COLUMNS = ("network", "variant", "negated", "seed", "train_accuracy", "test_accuracy")
 
@@ -71,12 +71,12 @@ def read(spec: OffsetReading, run: Run) -> Result:
 
 
 @lru_cache(maxsize=1)
-def _spaces(shared: RepresentationTraining, components: tuple[int, ...]) -> dict[int, _Space]:
+def _spaces(shared: RepresentationTraining, components: tuple[int, ...]) -> dict[int, PrincipalSpace]:
     """Return the spaces of the leading principal components; kept, as many networks see the same images."""
     train, _ = points(shared)
     x, y = torch.from_numpy(train.x).double(), torch.from_numpy(train.y)
     _, axes = principal_axes(torch.cov(x.mT))
-    return {p: _Space(x.mean(0), axes[:p], x, y, shared.classes) for p in components}
+    return {p: PrincipalSpace(x.mean(0), axes[:p], x, y, shared.classes) for p in components}
 
 
 def covered(
@@ -145,7 +145,7 @@ def metric_cosine(metric: Float[Tensor, "p p"], root: Float[Tensor, "p p"]) -> f
     return float(white.trace() / (white.norm() * len(root) ** 0.5))
 
 
-class _Space:
+class PrincipalSpace:
     """The leading principal components of the training images, and the mean and covariance of each class in them."""
 
     def __init__(self, mean: Tensor, axes: Float[Tensor, "p d"], x: Tensor, y: Int[Tensor, " n"], classes: int) -> None:

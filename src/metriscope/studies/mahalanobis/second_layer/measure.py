@@ -18,7 +18,7 @@ from metriscope.runs import Driver, Record, Result, Run, once
 from metriscope.studies.mahalanobis.second_layer.plan import SecondLayer, SecondLayers
 from metriscope.studies.mahalanobis.second_layer.train import ClusterPoints, begun, draw, trained
 
-__all__ = ["cluster_of_units", "grouped", "measure_second_layer", "read", "silhouette"]
+__all__ = ["cluster_of_units", "grouped", "grouping", "measure_second_layer", "read", "silhouette"]
 
 
 def measure_second_layer(part: SecondLayers, driver: Driver, *, recorded: bool) -> pd.DataFrame:
@@ -44,7 +44,7 @@ def read(job: SecondLayer) -> Result:
     rows = []
     for number, (old, new, own) in enumerate(zip(before, after, points, strict=True)):
         seed = derive(job.seed, "second layer", "grouping", number) % 2**32
-        rows.append({"start": number, **_grouping(job, new, own, seed), **_separation(old, new, own)})
+        rows.append({"start": number, **grouping(job, new, own, seed), **_separation(old, new, own)})
     return Result({"starts": pd.DataFrame(rows)})
 
 
@@ -69,7 +69,7 @@ def grouped(columns: Float[np.ndarray, "k c"], count: int, tries: int, seed: int
     return KMeans(count, n_init=tries, random_state=seed).fit(centered).labels_
 
 
-def _grouping(job: SecondLayer, model: nn.Sequential, own: ClusterPoints, seed: int) -> dict[str, float]:
+def grouping(job: SecondLayer, model: nn.Sequential, own: ClusterPoints, seed: int) -> dict[str, float]:
     """Return the agreement (adjusted Rand index) of the units' clusters with groups of their second-layer weights."""
     from sklearn.metrics import adjusted_rand_score as agreement
 
