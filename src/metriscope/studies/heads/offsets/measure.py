@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -45,7 +46,7 @@ def measure_offsets(part: Offsets, runs: Finished | None, driver: Driver) -> pd.
     return pd.concat(rows, ignore_index=True) if rows else pd.DataFrame(columns=list(COLUMNS))
 
 
-def _where(job: OffsetTraining) -> dict[str, object]:
+def _where(job: OffsetTraining) -> dict[str, Any]:
     where = {"network": job.base.model, "variant": job.variant.name}
     return {**where, "negated": job.negated, "protocol": False, "length": job.base.setting.length}
 
@@ -61,7 +62,7 @@ def read(spec: OffsetReading, run: Run) -> Result:
         model = start(replace(job.base, number=number))
         model.load_state_dict({name: tensors[f"{number}/{name}"] for name in model.state_dict()})
         seen, new = (Hidden.of(model.requires_grad_(False), *part) for part in (train, test))
-        before = begun(job, number)[2].mu.detach().double()
+        before = begun(job, number).state_dict()["2.mu"].double()
         found = {**_way(seen, before, job.negated), **_weighing(seen)}
         for p, space in spaces.items():
             more = "" if p == spec.judged else f" {p}"
@@ -173,7 +174,7 @@ class PrincipalSpace:
         own, other = goes_with(distances, theirs)
         labels = new.labels.numpy()
         inside = [stats.spearmanr(distances[labels == c, c], theirs[labels == c, c]).statistic for c in new.classes]
-        found = {"own": own, "other": other, "euclid": goes_with(distances, plain)[0], "inside": inside}
+        found: dict[str, Any] = {"own": own, "other": other, "euclid": goes_with(distances, plain)[0], "inside": inside}
         found |= dict(
             zip(("metric", "metric euclid", "metric other"), zip(*self._metrics(seen), strict=True), strict=True)
         )

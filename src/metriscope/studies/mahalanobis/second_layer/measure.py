@@ -6,6 +6,7 @@ Axes: N points, D features, K units of the first layer, C clusters.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import cast
 
 import numpy as np
 import pandas as pd
@@ -73,7 +74,7 @@ def grouping(job: SecondLayer, model: nn.Sequential, own: ClusterPoints, seed: i
     """Return the agreement (adjusted Rand index) of the units' clusters with groups of their second-layer weights."""
     from sklearn.metrics import adjusted_rand_score as agreement
 
-    first, second = model[0], model[2]
+    first, second = cast(nn.Linear, model[0]), cast(nn.Linear, model[2])
     belongs = cluster_of_units(first.weight, first.bias, own.x, own.y).numpy()
     groups = grouped(second.weight.mT.double().numpy(), job.data.count, job.tries, seed)
     random = np.random.default_rng(seed)

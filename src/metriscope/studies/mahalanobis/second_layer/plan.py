@@ -71,11 +71,11 @@ class SecondLayers:
     data: tuple[tuple[str, tuple[Clusters, ...]], ...] = tuple(DATA.items())
 
     def jobs(self) -> dict[SecondLayer, str]:
-        """Return every job with the name of its kind of data."""
+        """Return every job with the name of its kind of data, those of the judged head first."""
         return {
             SecondLayer(clusters, first, head, self.starts, self.epochs, seed=self.seed): name
+            for head in HEADS
             for name, some in self.data
             for clusters in some
             for first in FIRST
-            for head in HEADS
         }

@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import lru_cache
+from typing import cast
 
 import torch
 from jaxtyping import Float, Int
@@ -66,7 +67,7 @@ def begun(job: SecondLayer, number: int, points: ClusterPoints) -> nn.Sequential
     here, units = (job.seed, "second layer", number), job.data.units * job.data.count
     model = build(job.head, job.data.dim, units, job.data.count, stream(*here, "start"))
     if job.first == "clusters":
-        init_from_clusters_(model[0], points.x, job.data.count, stream(*here, "clusters"))
+        init_from_clusters_(cast(nn.Linear, model[0]), points.x, job.data.count, stream(*here, "clusters"))
     return model
 
 
