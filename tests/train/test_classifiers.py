@@ -90,6 +90,17 @@ def test_a_step_goes_down_the_gradient_that_autograd_finds(name, form):
     assert_same_step(name, *digits(form), sizes=(784, 128, 10))
 
 
+@pytest.mark.parametrize("factors", [(0.0, 1.0), (1.0, 0.0), (8.0, 0.25)], ids=str)
+def test_a_factor_multiplies_the_step_of_its_part_of_the_head_and_no_other(factors):
+    first = start("abs-l2").state_dict()
+    plainly, scaled = Classifier("abs-l2", first), Classifier("abs-l2", first, factors)
+    advance([plainly, scaled], packed("unit"), 1, lr=1.0)
+    for name, value in scaled.state().items():
+        factor = {"2.mu": factors[0], "2.alpha": factors[1]}.get(name, 1.0)
+        expected = first[name] + factor * (plainly.state()[name] - first[name])
+        torch.testing.assert_close(value, expected, rtol=1e-6, atol=1e-6)
+
+
 @names
 @pytest.mark.parametrize("sizes", [(1, 1, 1), (3, 5, 2), (40, 33, 17)], ids=str)
 @pytest.mark.parametrize("count", [1, 9, 600])

@@ -9,4 +9,5 @@ STUDIES = {
     "mahalanobis": "metriscope.studies.mahalanobis",
     "representation": "metriscope.studies.representation",
     "vq": "metriscope.studies.vq",
+    "heads": "metriscope.studies.heads",
 }

@@ -323,12 +323,12 @@ def prepare(values: Any, derived: Any, background: Any) -> None:
 def descend(values: Any, squares: Any, gradients: Any, kinds: Any, steps: Any) -> None:
     """Take one gradient step in place, with the sum of two gradients.
 
-    ``steps`` is the learning rate divided by the number of points, the same for the head's bias, and the background
-    value of the points.
+    ``steps`` are the learning rates divided by the number of points, of the first layer, the head's weights or
+    centers, alpha and the head's bias; and the background value of the points.
     """
     plane, bias, weight, alpha, offset = values
     one, two = gradients
-    rate, offset_rate, background = steps
+    rate, head_rate, alpha_rate, offset_rate, background = steps
     for k in range(len(bias)):
         one[1][k] += two[1][k]
         bias[k] -= rate * one[1][k]
@@ -338,7 +338,7 @@ def descend(values: Any, squares: Any, gradients: Any, kinds: Any, steps: Any) -
     for c in range(len(weight)):
         for k in range(len(bias)):
             change = one[2][c, k] + two[2][c, k]
-            weight[c, k] -= rate * (-squares[c, k] * change if kinds[1] else change)
-            alpha[c, k] -= rate * alpha[c, k] * (one[3][c, k] + two[3][c, k])
+            weight[c, k] -= head_rate * (-squares[c, k] * change if kinds[1] else change)
+            alpha[c, k] -= alpha_rate * alpha[c, k] * (one[3][c, k] + two[3][c, k])
     for c in range(len(offset)):
         offset[c] -= offset_rate * (one[4][c] + two[4][c])

@@ -73,18 +73,22 @@ class Scores:
 class Classifier:
     """One named network in training, as arrays for compiled code.
 
+    ``factors`` multiply the learning rate of the head's weights (of OffsetL2: mu) and of its alpha; 0 freezes them.
+
     >>> from metriscope.nn import build
     >>> model = build("abs-l2", in_features=4, hidden=3, out_features=2)
     >>> sorted(Classifier("abs-l2", model.state_dict()).state())
     ['0.bias', '0.weight', '2.alpha', '2.mu']
     """
 
-    def __init__(self, architecture: str, state: Mapping[str, Tensor]) -> None:
+    def __init__(
+        self, architecture: str, state: Mapping[str, Tensor], factors: tuple[float, float] = (1.0, 1.0)
+    ) -> None:
         if architecture not in ARCHITECTURES:
             raise ValueError(f"architecture must be one of {', '.join(ARCHITECTURES)}, got {architecture!r}")
         from metriscope.train import classifier_passes as passes
 
-        row = ARCHITECTURES[architecture]
+        row, self.factors = ARCHITECTURES[architecture], factors
         self.distances, self.biased = row.head == "offset-l2", row.bias
         first, head = (_matrix(architecture, state, name) for name in ("0.weight", self._head))
         (self.units, self.features), self.classes = first, head[0]
@@ -246,7 +250,8 @@ def _train(
     gradients = tuple(network.gradient() for _ in range(PARTS))
     rooms = [network.room(packed.rows) for _ in range(PARTS)]
     weights, rate = (network.values, network.derived), np.float32(lr / packed.count)
-    steps = (rate, rate if network.biased else np.float32(0), packed.background)
+    head = (np.float32(factor * lr / packed.count) for factor in network.factors)
+    steps = (rate, *head, rate if network.biased else np.float32(0), packed.background)
 
     def learn(epoch: int, part: int) -> None:
         results = (gradients[part], scores[epoch, part])

@@ -1,4 +1,4 @@
-"""The claims C01 to C08 as criteria, fixed before the numbers are seen.
+"""The claims C01 to C08 and C29 as criteria, fixed before the numbers are seen.
 
 What training ends in is averaged over the trials of a Gaussian, and the unit of replication is the Gaussian, since
 trials on one Gaussian share its data. Only runs of the source's full length count. In 10-D, for example, the mean loss
@@ -17,6 +17,7 @@ from metriscope.report import Evidence, number
 from metriscope.studies.evidence import Above, Below, Region
 from metriscope.studies.judging import Criterion, Statement, Values
 from metriscope.studies.mahalanobis.plan import DIMS, METRICS, NAME
+from metriscope.studies.mahalanobis.second_layer.judge import STATEMENT as SECOND_LAYER
 from metriscope.studies.mahalanobis.trials.measure import TITLES
 from metriscope.studies.published import matching, published
 
@@ -220,4 +221,5 @@ STATEMENTS = (
         factor="number of clusters",
         evidence=_of_starts,
     ),
+    SECOND_LAYER,
 )

@@ -28,6 +28,8 @@ from metriscope.studies.mahalanobis.diagnosis.measure import diagnosed
 from metriscope.studies.mahalanobis.diagnosis.plan import Diagnosis
 from metriscope.studies.mahalanobis.plan import Chance, DistanceTraining, MahalanobisPlan, Measurement
 from metriscope.studies.mahalanobis.replay import measure as replay
+from metriscope.studies.mahalanobis.second_layer.measure import measure_second_layer
+from metriscope.studies.mahalanobis.second_layer.plan import SecondLayers
 from metriscope.studies.mahalanobis.train import draw_problem
 from metriscope.studies.mahalanobis.trials import measure as trial
 from metriscope.studies.published import matching
@@ -93,6 +95,7 @@ def measure(plan: MahalanobisPlan, runs: Finished, driver: Driver) -> Mahalanobi
         "identities": _identities(plan, found),
         "axes": axes(trials, _chances(plan, trials, driver)),
         "replay": replay.compared(replay.replayed(plan, first, driver)),
+        "second layer": measure_second_layer(SecondLayers(seed=plan.seed), driver, recorded=plan.profile == "quick"),
     }
     return MahalanobisResults(tables, *_plane(plan, first, runs))
 

@@ -13,6 +13,7 @@ from metriscope.studies.mahalanobis.diagnosis.plan import OUTCOMES
 from metriscope.studies.mahalanobis.measure import MahalanobisResults
 from metriscope.studies.mahalanobis.plan import METRICS, NAME, PAPER, TITLE, MahalanobisPlan
 from metriscope.studies.mahalanobis.replay import page as replay
+from metriscope.studies.mahalanobis.second_layer import page as second_layer
 from metriscope.studies.mahalanobis.trials.measure import RANKED, TITLES, best_trials
 from metriscope.studies.published import matching, published, source_of
 
@@ -31,7 +32,8 @@ def sections(plan: MahalanobisPlan, results: MahalanobisResults, claims: tuple[C
         *replay.section(results),
         Section("What the means hide: lost directions", _lost(plan, results)),
         Section("Starting from clusters", _starts(results)),
-        Section("Verdicts C01 to C08", (Ledger(claims),)),
+        second_layer.section(results.tables["second layer"]),
+        Section("Verdicts C01 to C08, C29", (Ledger(claims),)),
         Section("Every number", _numbers(plan, results)),
     )
 

@@ -1,0 +1,1 @@
+"""Whether a second linear layer over distances clusters what the first layer found."""
