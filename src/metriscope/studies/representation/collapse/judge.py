@@ -31,8 +31,8 @@ def _criteria(pixels: str) -> tuple[Criterion, ...]:
         return Values.of(table, column, network=network, pixels=pixels, factors=factors)
 
     def lost(text: str, factors: str, kind: str) -> Criterion:
-        region = Above(10.0) if kind == "above" else Below(10.0)
-        values, minus = of("test_accuracy", "none", "relu"), of("test_accuracy", factors)
+        region = Above(-10.0) if kind == "above" else Below(-10.0)
+        values, minus = of("test_accuracy", factors), of("test_accuracy", "none", "relu")
         return Criterion(text, values, region, COLLAPSE, units="starts", minus=minus, paired=True, level=level)
 
     def of_outputs(text: str, column: str, factors: str, kind: str) -> Criterion:
@@ -41,26 +41,27 @@ def _criteria(pixels: str) -> tuple[Criterion, ...]:
         return Criterion(text, of(column, factors), region, why, units="starts", level=level)
 
     return (
-        lost("ReLU − ReLU2, points", "none", "above"),
+        lost("ReLU2 − ReLU, points", "none", "below"),
         of_outputs("share of ReLU2's outputs that are dead at the end", "dead", "none", "above"),
         of_outputs("share of training after which half of them are dead", "early", "none", "below"),
-        lost("ReLU − ReLU2 with evened pushes, points", EVENED, "below"),
+        lost("ReLU2 with evened pushes − ReLU, points", EVENED, "above"),
         of_outputs("share of outputs dead with evened pushes", "dead", EVENED, "below"),
     )
 
 
 def _notes(tables: Mapping[str, pd.DataFrame]) -> str:
-    """Say which factors change accuracy and dead outputs, averaged over all cells."""
+    """Say which factors change accuracy and dead outputs, averaged over the cells that do not diverge."""
     effects = tables["collapse effects"]
-    main = effects[effects["with"] == ""] if len(effects) else effects
+    main = effects[(effects["with"] == "") & (effects["cells"] == "plain gradient")]
+    if main.empty:
+        return ""
     parts = []
-    for outcome, unit in (("test_accuracy", "points"), ("dead", "of the outputs dead")):
+    for outcome, scale, unit in (("test_accuracy", 1, "points of accuracy"), ("dead", 10, "dead outputs of ten")):
         rows = main[main["outcome"] == outcome]
-        texts = [
-            f"{row['factor']} {row['mean']:+.3g} {interval(row['low'], row['high'])}" for _, row in rows.iterrows()
-        ]
-        parts.append(f"{', '.join(texts)} {unit}".replace("-", "−"))
-    return f"Effect of each factor, mean over the cells of the others [95 % interval]: {'; '.join(parts)}."
+        ends = [(f"{scale * row.mean:+.1f}", interval(scale * row.low, scale * row.high)) for row in rows.itertuples()]
+        texts = [f"{factor} {mean} {span}" for factor, (mean, span) in zip(rows["factor"], ends, strict=True)]
+        parts.append(f"{unit}: {', '.join(texts)}".replace(" -", " −"))
+    return f"What saves it, on average over the other factors [95 % interval], in {'; in '.join(parts)}."
 
 
 def _evidence(tables: Mapping[str, pd.DataFrame]) -> tuple[Evidence, ...]:

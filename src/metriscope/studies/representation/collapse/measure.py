@@ -12,11 +12,12 @@ from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
-from scipy.stats import ttest_1samp
+from scipy import stats
 
 from metriscope.data import digest
 from metriscope.functional import holm, summarize
-from metriscope.runs import Driver
+from metriscope.runs import Driver, Record
+from metriscope.studies.representation.accuracy.measure import select
 from metriscope.studies.representation.collapse.plan import (
     FACTORS,
     CollapseCell,
@@ -25,14 +26,14 @@ from metriscope.studies.representation.collapse.plan import (
     controls,
     tuning,
 )
-from metriscope.studies.representation.plan import MODELS, RepresentationPlan
+from metriscope.studies.representation.plan import MODELS, NAME, RepresentationPlan
 
-__all__ = ["effects", "find", "gather", "half_dead_epoch"]
+__all__ = ["asked", "cells_of", "effects", "find", "gather", "half_dead_epoch"]
 
 OUTCOMES = ("test_accuracy", "dead")
 EMPTY = {
-    "collapse": ("network", "pixels", "factors", "seed", "test_accuracy", "dead", "early"),
-    "collapse effects": ("outcome", "factor", "with", "mean", "low", "high", "starts", "p", "holm"),
+    "collapse": ("network", "pixels", "factors", "seed", "test_accuracy", "dead", "early", "diverged"),
+    "collapse effects": ("cells", "outcome", "factor", "with", "mean", "low", "high", "starts", "p", "holm"),
     "collapse deaths": ("pixels", "factors", "seed", "epoch", "dead"),
     "collapse pushes": ("pixels", "factors", "seed", "epoch", "up", "down"),
     "collapse controls": ("network", "pixels", "factors", "rate", "seed", "test_accuracy", "train_loss", "dead"),
@@ -52,17 +53,26 @@ def asked(seed: int) -> tuple[CollapseCell, ...]:
     return (*tuning(base), *baselines(base), *cells(base), *controls(base))
 
 
-def find(plan: RepresentationPlan, driver: Driver) -> dict[CollapseCell, Tabled]:
-    """Return the cells that there are: trained where all networks of the paper's protocol are asked for, else records.
+def find(plan: RepresentationPlan, driver: Driver) -> tuple[dict[CollapseCell, Tabled], str]:
+    """Return the cells that there are and where they are from: runs, or records that come with the package.
 
-    Training takes half an hour, so other calls show the records that come with the package.
+    Training takes half an hour, so cells are trained only where all networks of the paper's protocol are asked for.
     """
     wanted = asked(plan.seed)
     if plan.profile == "paper" and {m for part in plan.parts for m in part.models} == set(MODELS):
         from metriscope.studies.representation.collapse.train import WORK
 
-        return dict(driver.perform(wanted, WORK, f"{plan.profile}: collapse"))
-    return dict(driver.recorded(wanted))
+        return dict(driver.perform(wanted, WORK, f"{NAME}: collapse")), "run"
+    return dict(driver.recorded(wanted)), "record"
+
+
+def cells_of(records: Iterable[Record]) -> dict[CollapseCell, Tabled]:
+    """Return records by the cell that each describes."""
+    found: dict[CollapseCell, Tabled] = {}
+    for record in records:
+        spec = {name: value for name, value in record.spec.items() if name != "kind"}
+        found[CollapseCell(**{**spec, "starts": tuple(spec["starts"])})] = record
+    return found
 
 
 def half_dead_epoch(epochs: np.ndarray, never: np.ndarray) -> float:
@@ -81,7 +91,7 @@ def gather(found: Mapping[CollapseCell, Tabled], origin: str) -> dict[str, pd.Da
     after which half of them are dead. Accuracies are per cent.
     """
     wide = {cell: _ends(cell, run).assign(origin=origin) for cell, run in found.items()}
-    main = {cell for cell in found for kind in (cells, baselines) if cell in set(kind(cell))}
+    main = {cell for cell in found if not cell.control}
     factorial = [cell for cell in found if cell in main and cell.model == "relu2"]
     series = {name: _series(((c, found[c]) for c in factorial), name) for name in ("dead", "pushes")}
     tables = {
@@ -90,7 +100,8 @@ def gather(found: Mapping[CollapseCell, Tabled], origin: str) -> dict[str, pd.Da
         "collapse pushes": series["pushes"],
         "collapse controls": _joined(wide[cell] for cell in found if cell not in main),
     }
-    tables["collapse effects"] = effects(tables["collapse"]) if len(factorial) == 2 ** len(FACTORS) else pd.DataFrame()
+    whole = len(factorial) == 2 ** len(FACTORS)
+    tables["collapse effects"] = _both(select(tables["collapse"], network="relu2")) if whole else pd.DataFrame()
     return {k: tables[k] if len(tables[k]) else pd.DataFrame(columns=list(EMPTY[k])) for k in EMPTY}
 
 
@@ -122,35 +133,47 @@ def _series(found: Iterable[tuple[CollapseCell, Tabled]], name: str) -> pd.DataF
     return _joined(run.table(name).assign(**_where(cell)) for cell, run in found)
 
 
-def _contrasts(rows: pd.DataFrame) -> Iterator[tuple[str, str, pd.Series]]:
+def _contrasts(rows: pd.DataFrame, factors: Mapping[str, str]) -> Iterator[tuple[str, str, pd.Series]]:
     """Yield each factor, the factor it interacts with (or none), and a column of weights, one per row of one start.
 
     The weights of a main effect give the mean over cells with the factor on, less that with it off; those of an
     interaction give how much larger that difference is where the other factor is on.
     """
-    signs = {name: rows[name].map({True: 1.0, False: -1.0}) for name in FACTORS}
-    count = 2 ** len(FACTORS)
-    for name, text in FACTORS.items():
+    signs = {name: rows[name].map({True: 1.0, False: -1.0}) for name in factors}
+    count = 2 ** len(factors)
+    for name, text in factors.items():
         yield text, "", signs[name] * 2 / count
-    for one, other in combinations(FACTORS, 2):
-        yield FACTORS[one], FACTORS[other], signs[one] * signs[other] * 4 / count
+    for one, other in combinations(factors, 2):
+        yield factors[one], factors[other], signs[one] * signs[other] * 4 / count
 
 
-def effects(table: pd.DataFrame) -> pd.DataFrame:
+def effects(rows: pd.DataFrame, factors: Mapping[str, str] = FACTORS) -> pd.DataFrame:
     """Return main effects and two-factor interactions on each outcome, with 95 % t intervals over starts.
 
-    Holm's correction is over the ten effects on one outcome.
+    ``rows`` has one row per cell and start, and a column of truth values for each factor. Holm's correction is over the
+    effects on one outcome.
     """
-    rows = table[table["network"] == "relu2"]
     found = []
     for outcome in OUTCOMES:
         lines = []
-        for factor, other, weights in _contrasts(rows):
-            values = (weights * rows[outcome]).groupby(rows["seed"]).sum()
+        for factor, other, weights in _contrasts(rows, factors):
+            # Rounded, because sums of equal shares differ in their last digits.
+            values = (weights * rows[outcome]).groupby(rows["seed"]).sum().round(9)
             mean = summarize(values)
-            # Outputs that are alive in every cell of every start have no spread, and no test.
-            p = float(ttest_1samp(values, 0).pvalue) if mean.sd > 0 else math.nan
+            # Where no start differs from another there is no spread, and no test.
+            t = math.sqrt(mean.count) * abs(mean.mean) / mean.sd if mean.sd > 0 else math.nan
+            p = 2 * float(stats.t.sf(t, mean.count - 1))
             line = {"outcome": outcome, "factor": factor, "with": other, "starts": mean.count, "p": p}
             lines.append({**line, "mean": mean.mean, "low": mean.low, "high": mean.high})
         found.append(pd.DataFrame(lines).assign(holm=lambda part: holm(part["p"])))
-    return pd.concat(found, ignore_index=True)[list(EMPTY["collapse effects"])]
+    return pd.concat(found, ignore_index=True)
+
+
+def _both(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the effects over all cells, and over those with the plain gradient, which do not diverge."""
+    rest = {name: text for name, text in FACTORS.items() if name != "balanced"}
+    parts = (
+        effects(rows).assign(cells="all"),
+        effects(rows[~rows["balanced"].astype(bool)], rest).assign(cells="plain gradient"),
+    )
+    return pd.concat(parts, ignore_index=True)[list(EMPTY["collapse effects"])]

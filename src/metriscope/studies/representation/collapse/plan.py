@@ -11,15 +11,15 @@ from itertools import product
 
 from metriscope.studies.representation.plan import NAME, PIXELS, title
 
-__all__ = ["BALANCE", "EVENED", "FACTORS", "RATES", "CollapseCell", "baselines", "cells", "controls", "tuning"]
+__all__ = ["BALANCE", "EVENED", "FACTORS", "RATES", "WARM", "CollapseCell", "baselines", "cells", "controls", "tuning"]
 
 # Off is the paper's protocol: a constant rate, raw pixels, plain cross-entropy, no bias in the second layer.
 FACTORS = {"warm": "warm-up", "unit": "unit pixels", "balanced": "target × 9", "lifted": "positive bias"}
 EVENED = "evened pushes"
 # For each output one label in ten is its own: the gradient of a target counts as much as those of the nine others.
 BALANCE = 9.0
-# The paper's rate on raw pixels. On unit pixels, of the rates tried, the one after which ReLU's training loss is nearest
-# to that on raw pixels (see ``tuning``): both forms then train the baseline equally far.
+# The paper's rate on raw pixels. On unit pixels, of the rates tried, the one after which ReLU's training loss is
+# nearest to that on raw pixels (see ``tuning``): both forms then train the baseline equally far.
 RATES = {"raw": 1e-3, "unit": 1.0}
 TRIED = (0.03, 0.1, 0.3, 1.0)
 # A start that no cell uses.
@@ -34,9 +34,9 @@ class CollapseCell:
 
     The rate rises linearly over the first ``warmup`` epochs. ``target`` multiplies the derivative of a point's loss by
     the output of its own class; with ``evened`` that factor is chosen at every step, for every output, so that its
-    targets push it up exactly as much as all other images push it down. With ``lift`` the second layer has a bias, which starts at ``lift`` standard deviations
-    of all output pre-activations at the start. Dead outputs are counted at about ``counts`` epochs, and what pushes the
-    outputs up and down is measured up to epoch ``pushed``.
+    targets push it up exactly as much as all other images push it down. With ``lift`` the second layer has a bias,
+    which starts at ``lift`` standard deviations of all output pre-activations at the start. Dead outputs are counted at
+    about ``counts`` epochs, and what pushes the outputs up and down is measured up to epoch ``pushed``.
     """
 
     model: str
@@ -66,6 +66,11 @@ class CollapseCell:
             "balanced": self.target != 1,
             "lifted": self.lift > 0,
         }
+
+    @property
+    def control(self) -> bool:
+        """Whether the cell is not one of the factorial experiment or its baselines."""
+        return self.evened or self.lr != RATES[self.pixels] or TUNED in self.starts
 
     @property
     def factors(self) -> str:
@@ -108,9 +113,9 @@ def baselines(base: CollapseCell) -> Iterator[CollapseCell]:
 def controls(base: CollapseCell) -> Iterator[CollapseCell]:
     """Yield cells that tell the factors from what else they change.
 
-    Nine times the target's gradient is no longer the gradient of a loss: the outputs of an image are pushed up eight
-    times as much as down, and grow without bound. So there are cells with evened pushes, which have the claimed cause
-    removed and nothing added; and smaller steps, without any factor and with balanced gradients.
+    With nine times the target's gradient, the outputs of every image are pushed up nine times as much as down, and grow
+    without bound. So there are cells with evened pushes, which remove the claimed cause and add nothing; and smaller
+    steps, without any factor and with balanced gradients.
     """
     for pixels, lr in RATES.items():
         plain = replace(base, model="relu2", pixels=pixels)
@@ -120,6 +125,6 @@ def controls(base: CollapseCell) -> Iterator[CollapseCell]:
 
 
 def tuning(base: CollapseCell) -> Iterator[CollapseCell]:
-    """Yield ReLU at every rate that was tried on unit pixels, and at the paper's on raw ones, from a start of its own."""
+    """Yield ReLU at the paper's rate on raw pixels and at every rate tried on unit ones, from a start of its own."""
     for pixels, lr in (("raw", RATES["raw"]), *(("unit", rate) for rate in TRIED)):
         yield replace(base, model="relu", pixels=pixels, lr=lr, starts=(TUNED,))
