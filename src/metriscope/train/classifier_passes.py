@@ -144,7 +144,7 @@ def _slope(y: Any, head: int, output: int, sign: Any) -> Any:
 
 @compiled
 def _softmax(y: Any, kinds: Any, classes: int, probability: Any, sums: Any) -> None:
-    _, _, output, sign = kinds
+    _, _, output, sign, _ = kinds
     for g in range(GROUP):
         sums[0, g], sums[1, g] = LOWEST, ZERO
     for c in range(classes):
@@ -160,7 +160,7 @@ def _softmax(y: Any, kinds: Any, classes: int, probability: Any, sums: Any) -> N
 @compiled
 def _score(y: Any, labels: Any, kinds: Any, sums: Any, scores: Any) -> None:
     # Of equal outputs, which ReLU often gives, the first counts as the answer, as in PyTorch.
-    _, _, output, sign = kinds
+    _, _, output, sign, _ = kinds
     for g in range(GROUP):
         label, right = labels[g], True
         if label >= 0:
@@ -174,11 +174,13 @@ def _score(y: Any, labels: Any, kinds: Any, sums: Any, scores: Any) -> None:
 @compiled
 def _differentiate(y: Any, labels: Any, kinds: Any, classes: int, room: Any) -> None:
     # Replaces the head's values by the derivatives with respect to them; rows without a label are padding.
-    _, head, output, sign = kinds
+    # The derivative of a point's loss by the output c of its own class is multiplied by ``targets[c]``.
+    _, head, output, sign, targets = kinds
     probability, transposed, sums = room
     for c in range(classes):
         for g in range(GROUP):
-            change = probability[c, g] / sums[1, g] - (ONE if labels[g] == c else ZERO)
+            share = probability[c, g] / sums[1, g]
+            change = targets[c] * (share - ONE) if labels[g] == c else share
             y[c, g] = change * _slope(y[c, g], head, output, sign) if labels[g] >= 0 else ZERO
             transposed[(c // GROUP) * GROUP + g, c % GROUP] = y[c, g]
 
@@ -195,7 +197,7 @@ def _forward(side: Any, group: int, first: int, weights: Any, kinds: Any, room: 
     """Compute a group's pre-activations, activations and head values into ``room``."""
     z, h, y = room[0], room[1], room[3]
     (plane, _, weight, alpha, offset), (lift, _) = weights
-    hidden, head, _, _ = kinds
+    hidden, head, _, _, _ = kinds
     for g in range(GROUP):
         for k in range(len(lift)):
             z[first + g, k] = lift[k]
@@ -294,7 +296,7 @@ def measure(data: Any, weights: Any, kinds: Any, room: Any, scores: Any, active:
 @compiled
 def _count(h: Any, y: Any, labels: Any, kinds: Any, active: Any) -> None:
     units, outputs = active
-    _, _, output, sign = kinds
+    _, _, output, sign, _ = kinds
     for g in range(GROUP):
         if labels[g] >= 0:
             for k in range(len(units)):

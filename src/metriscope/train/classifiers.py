@@ -74,6 +74,8 @@ class Classifier:
     """One named network in training, as arrays for compiled code.
 
     ``factors`` multiply the learning rate of the head's weights (of OffsetL2: mu) and of its alpha; 0 freezes them.
+    ``target``: the factor by which the derivative of a point's loss by the output of its own class is multiplied; 1 is
+    cross-entropy. The array ``targets`` holds it for each class and may be changed between steps.
 
     >>> from metriscope.nn import build
     >>> model = build("abs-l2", in_features=4, hidden=3, out_features=2)
@@ -82,7 +84,11 @@ class Classifier:
     """
 
     def __init__(
-        self, architecture: str, state: Mapping[str, Tensor], factors: tuple[float, float] = (1.0, 1.0)
+        self,
+        architecture: str,
+        state: Mapping[str, Tensor],
+        factors: tuple[float, float] = (1.0, 1.0),
+        target: float = 1.0,
     ) -> None:
         if architecture not in ARCHITECTURES:
             raise ValueError(f"architecture must be one of {', '.join(ARCHITECTURES)}, got {architecture!r}")
@@ -93,7 +99,9 @@ class Classifier:
         first, head = (_matrix(architecture, state, name) for name in ("0.weight", self._head))
         (self.units, self.features), self.classes = first, head[0]
         sign = np.float32(-1 if row.negate else 1)
-        self.kinds = (passes.HIDDEN[row.hidden], passes.HEADS[row.head], passes.OUTPUTS[row.output], sign)
+        parts = (passes.HIDDEN[row.hidden], passes.HEADS[row.head], passes.OUTPUTS[row.output])
+        self.targets = np.full(self.classes, target, np.float32)
+        self.kinds = (*parts, sign, self.targets)
         wide, tall = round_up(self.units, PADDING), round_up(self.classes, GROUP)
         shapes = ((self.features, passes.spaced(wide)), (wide,), (tall, wide), (tall, wide), (self.classes,))
         self.values = tuple(passes.aligned(*shape) for shape in shapes)

@@ -1,4 +1,4 @@
-"""The claims C12 to C17 as criteria on the tables, and the numbers beside those that the sources print.
+"""The claims C12 to C17, C26 and C27 as criteria on the tables, and the numbers beside those that the sources print.
 
 Runs are paired by seed: networks of one seed start from the same first layer. Accuracies are per cent of test
 images; the table ``judged`` has, for each claim, the runs of the setting nearest to the paper's protocol.
@@ -16,6 +16,8 @@ from metriscope.report import Evidence, mean_text
 from metriscope.studies.evidence import Above, Below, Region, Within
 from metriscope.studies.judging import Criterion, Statement, Values
 from metriscope.studies.representation.accuracy.measure import last_epochs, printed, select
+from metriscope.studies.representation.centers.judge import STATEMENT as CENTERS
+from metriscope.studies.representation.collapse.judge import STATEMENT as COLLAPSE
 from metriscope.studies.representation.plan import BASE, DISTANCES, RepresentationComparing, title
 from metriscope.studies.representation.units.measure import INACTIVE
 
@@ -185,4 +187,6 @@ STATEMENTS = (
                _distance(), notes=_distance_notes),
     _statement("C17", "Scaling and clipping of pre-activations are harmless, small offsets are not.",
                _harm(), source=f"{PERTURBATIONS}, {SOURCE}", factor="network", notes=_harm_notes, evidence=_ends),
+    COLLAPSE,
+    CENTERS,
 )  # fmt: skip

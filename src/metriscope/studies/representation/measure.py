@@ -22,6 +22,9 @@ from metriscope.runs import Driver, Finished, Record, Result, Run, once
 from metriscope.studies.representation import plan as plans
 from metriscope.studies.representation.accuracy import measure as accuracy
 from metriscope.studies.representation.accuracy.measure import Curves, Density
+from metriscope.studies.representation.centers import measure as centers
+from metriscope.studies.representation.centers.plan import Centers
+from metriscope.studies.representation.collapse import measure as collapse
 from metriscope.studies.representation.plan import RepresentationComparing, RepresentationTraining, Setting
 from metriscope.studies.representation.prototypes import measure as prototypes
 from metriscope.studies.representation.train import TrainedNetwork, images, tagged
@@ -93,7 +96,11 @@ def recorded(records: Sequence[Record]) -> RepresentationResults:
     found = [TrainedNetwork(_training(r.spec), r.table("history"), r.table("dead")) for r in of("Training")]
     levels = [(_training(r.spec["training"]), r.table("levels")) for r in of("Perturbing")]
     layers = [(_training(r.spec["training"]), r.frames) for r in of("Prototypes") if r.tables]
-    return RepresentationResults(**gathered(ordered(found), levels, layers, RepresentationComparing()))
+    common = gathered(ordered(found), levels, layers, RepresentationComparing())
+    places = [(_training(r.spec["training"]), r.frames) for r in of("Centers")]
+    common["tables"] |= centers.gather(places, common["tables"]["runs"])
+    common["tables"] |= collapse.gather(collapse.cells_of(of("CollapseCell")), "record")
+    return RepresentationResults(**common)
 
 
 def _training(spec: Mapping[str, Any]) -> RepresentationTraining:
@@ -135,6 +142,8 @@ def gathered(
         "ranges": units.ranges(perturbed, asked),
         "planes": tagged((), PLANES),
         "crossed": pd.DataFrame(columns=["network"]),
+        **centers.gather((), rows),
+        **collapse.gather({}, ""),
         **prototypes.gather(layers),
     }
     sizes = {setting.data: row(setting.data).test for setting in settings}
@@ -162,6 +171,8 @@ class Inspection:
         common = gathered(self.runs, levels, tables, asked)
         if len(planes := self._planes()):
             common["tables"] |= {"planes": planes, "crossed": units.crossed(planes)}
+        common["tables"] |= centers.gather(self._centers(), common["tables"]["runs"])
+        common["tables"] |= collapse.gather(*collapse.find(self.plan, self.driver))
         drawn = {job.training.model: run.tensors() for job, run in layers.items() if job.drawn and run.tables}
         first = {job.model: found["alphas"] for job, found in reversed(tables)}
         # Where none of the networks asked for was run, any other one is shown.
@@ -198,7 +209,7 @@ class Inspection:
         """Return stored measurements of trained networks, after computing those that are missing."""
         models = {run.job: run for run in self.runs}
 
-        def work(spec: plans.Perturbing | plans.Prototypes) -> Result:
+        def work(spec: plans.Perturbing | plans.Prototypes | Centers) -> Result:
             return compute(spec, models[spec.training].model, *self.view(spec.training, spec.sample))
 
         return self.driver.perform(specs, once(work), f"{plans.NAME}: {label}")
@@ -210,6 +221,13 @@ class Inspection:
         first = {run.job.model: run.job for run in reversed(runs)}
         drawn = {first[name] for name in asked.images if name in first}
         return [plans.Prototypes(run.job, run.job in drawn, asked.sample) for run in runs]
+
+    def _centers(self) -> list[tuple[RepresentationTraining, Mapping[str, pd.DataFrame]]]:
+        """Return where the outputs of every network have their centers."""
+        runs = self._nearest(name for name in architectures() if name in plans.MODELS)
+        asked = [Centers(run.job, self.plan.inside.sample) for run in runs]
+        found = self._performed(asked, centers.read, "centers")
+        return [(job.training, {name: run.table(name) for name in run.tables}) for job, run in found.items()]
 
     def _planes(self) -> pd.DataFrame:
         asked = self.plan.inside

@@ -6,6 +6,8 @@ from metriscope.report import Claim, Details, Ledger, Prose, Section, Table
 from metriscope.studies.published import source_of
 from metriscope.studies.representation.accuracy import page as accuracy
 from metriscope.studies.representation.accuracy.measure import last_epochs
+from metriscope.studies.representation.centers import page as centers
+from metriscope.studies.representation.collapse import page as collapse
 from metriscope.studies.representation.measure import RepresentationResults
 from metriscope.studies.representation.plan import NAME, TITLE, RepresentationPlan
 from metriscope.studies.representation.prototypes import page as prototypes
@@ -24,11 +26,13 @@ def sections(
         Section(TITLE, (Prose(_introduction(results)), *accuracy.blocks(results))),
         accuracy.tests(results),
         units.dying(results),
+        collapse.section(results.tables),
         units.hyperplanes(results),
+        centers.section(results.tables),
         prototypes.section(results),
         units.perturbations(results),
         accuracy.contradictions(results),
-        Section("Verdicts C12 to C17", (Ledger(claims),)),
+        Section("Verdicts C12 to C17, C26 and C27", (Ledger(claims),)),
         Section("Every number of the MNIST study", (Details("One row per run", _everything(results)),)),
     )
 
