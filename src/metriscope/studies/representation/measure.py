@@ -6,7 +6,7 @@ Axes: N images, D pixels. Networks are measured in the setting nearest to the pa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -16,13 +16,16 @@ from jaxtyping import Float, Float32, Int64
 from threadpoolctl import threadpool_limits
 from torch import Tensor
 
+from metriscope.data import digest
 from metriscope.data.registry import row
 from metriscope.nn import architectures
 from metriscope.runs import Driver, Finished, Record, Result, Run, once
 from metriscope.studies.representation import plan as plans
 from metriscope.studies.representation.accuracy import measure as accuracy
 from metriscope.studies.representation.accuracy.measure import Curves, Density
-from metriscope.studies.representation.plan import RepresentationComparing, RepresentationTraining, Setting
+from metriscope.studies.representation.perturbations import measure as perturbations
+from metriscope.studies.representation.perturbations.plan import PerturbedReplay, published_runs
+from metriscope.studies.representation.plan import PERTURBED, RepresentationComparing, RepresentationTraining, Setting
 from metriscope.studies.representation.prototypes import measure as prototypes
 from metriscope.studies.representation.train import TrainedNetwork, images, tagged
 from metriscope.studies.representation.units import measure as units
@@ -78,9 +81,13 @@ def measure(plan: plans.RepresentationPlan, runs: Finished, driver: Driver) -> R
     found = ordered(TrainedNetwork(job, run.table("history"), run.table("dead"), run) for job, run in done.items())
     short = f"The budget ended before all was done: {len(found)} of {runs.asked} runs are finished and shown."
     missing = (short,) if len(found) < runs.asked else ()
+    # Replays of the perturbation paper are measured by its definitions, and are no part of the other paper's tables.
+    apart = tuple(run for run in found if run.job.replay == PERTURBED)
+    rest = tuple(run for run in found if run.job.replay != PERTURBED)
     # Thousands of small products: several threads for each cost more than they save, far more on a busy machine.
     with threadpool_limits(limits=1):
-        return Inspection(plan, found, driver).results((*plan.deviations(), *missing))
+        results = Inspection(plan, rest, driver).results((*plan.deviations(), *missing))
+        return replace(results, tables={**results.tables, **Inspection(plan, apart, driver).replayed()})
 
 
 def recorded(records: Sequence[Record]) -> RepresentationResults:
@@ -90,10 +97,14 @@ def recorded(records: Sequence[Record]) -> RepresentationResults:
         # The first records are of a class that was named Training.
         return [record for record in records if record.kind.removeprefix("Representation") == kind]
 
-    found = [TrainedNetwork(_training(r.spec), r.table("history"), r.table("dead")) for r in of("Training")]
+    trained = [TrainedNetwork(_training(r.spec), r.table("history"), r.table("dead")) for r in of("Training")]
+    found = [run for run in trained if run.job.replay != PERTURBED]
     levels = [(_training(r.spec["training"]), r.table("levels")) for r in of("Perturbing")]
     layers = [(_training(r.spec["training"]), r.frames) for r in of("Prototypes") if r.tables]
-    return RepresentationResults(**gathered(ordered(found), levels, layers, RepresentationComparing()))
+    replays = [(_training(r.spec["training"]), r) for r in of("PerturbedReplay")]
+    fields = gathered(ordered(found), levels, layers, RepresentationComparing())
+    fields["tables"] |= perturbations.gather(replays, "record")
+    return RepresentationResults(**fields)
 
 
 def _training(spec: Mapping[str, Any]) -> RepresentationTraining:
@@ -133,6 +144,7 @@ def gathered(
         "follow": accuracy.follow(tests, asked),
         "perturbed": perturbed,
         "ranges": units.ranges(perturbed, asked),
+        "harm": perturbations.own(perturbed),
         "planes": tagged((), PLANES),
         "crossed": pd.DataFrame(columns=["network"]),
         **prototypes.gather(layers),
@@ -174,6 +186,20 @@ class Inspection:
             alphas={name: first[name] for name in names},
         )
 
+    def replayed(self) -> dict[str, pd.DataFrame]:
+        """Return the tables of replayed networks: of the runs, or without any of the records of the published ones."""
+        if not self.runs:
+            models = {model for part in self.plan.parts for model in part.models}
+            records = self.driver.recorded(published_runs(models, digest(plans.PAPER.data)))
+            return perturbations.gather([(job.training, record) for job, record in records.items()], "record")
+        histories = {run.job: run.history for run in self.runs}
+
+        def compute(asked: PerturbedReplay, *about: Any) -> Result:
+            return perturbations.perturbed(asked, *about, histories[asked.training])
+
+        found = self._performed([PerturbedReplay(run.job) for run in self.runs], compute, "perturbed replays")
+        return perturbations.gather([(job.training, run) for job, run in found.items()], "run")
+
     def _nearest(self, names: Iterable[str]) -> list[TrainedNetwork]:
         """Return the runs of each network in the setting nearest to the paper's that has any, in order of seed."""
         found = []
@@ -198,7 +224,7 @@ class Inspection:
         """Return stored measurements of trained networks, after computing those that are missing."""
         models = {run.job: run for run in self.runs}
 
-        def work(spec: plans.Perturbing | plans.Prototypes) -> Result:
+        def work(spec: plans.Perturbing | plans.Prototypes | PerturbedReplay) -> Result:
             return compute(spec, models[spec.training].model, *self.view(spec.training, spec.sample))
 
         return self.driver.perform(specs, once(work), f"{plans.NAME}: {label}")

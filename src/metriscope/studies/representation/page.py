@@ -7,6 +7,7 @@ from metriscope.studies.published import source_of
 from metriscope.studies.representation.accuracy import page as accuracy
 from metriscope.studies.representation.accuracy.measure import last_epochs
 from metriscope.studies.representation.measure import RepresentationResults
+from metriscope.studies.representation.perturbations import page as perturbations
 from metriscope.studies.representation.plan import NAME, TITLE, RepresentationPlan
 from metriscope.studies.representation.prototypes import page as prototypes
 from metriscope.studies.representation.units import page as units
@@ -18,8 +19,13 @@ def sections(
     plan: RepresentationPlan | None, results: RepresentationResults, claims: tuple[Claim, ...]
 ) -> tuple[Section, ...]:
     """Return the study's sections in reading order; a sentence stands for each part that could not be measured."""
-    if not results.settings:
+    replayed = perturbations.section(results.tables)
+    if not results.settings and not replayed:
         return (Section(TITLE, (Prose(_introduction(results) + "\n\nNo run is finished."),)),)
+    verdicts = Section("Verdicts C12 to C17", (Ledger(claims),))
+    everything = Section("Every number of the MNIST study", (Details("One row per run", _everything(results)),))
+    if not results.settings:
+        return (Section(TITLE, (Prose(_introduction(results)),)), *replayed, verdicts, everything)
     return (
         Section(TITLE, (Prose(_introduction(results)), *accuracy.blocks(results))),
         accuracy.tests(results),
@@ -27,9 +33,10 @@ def sections(
         units.hyperplanes(results),
         prototypes.section(results),
         units.perturbations(results),
+        *replayed,
         accuracy.contradictions(results),
-        Section("Verdicts C12 to C17", (Ledger(claims),)),
-        Section("Every number of the MNIST study", (Details("One row per run", _everything(results)),)),
+        verdicts,
+        everything,
     )
 
 
@@ -53,4 +60,5 @@ def _everything(results: RepresentationResults) -> tuple[Table, ...]:
         "all-perturbed": ("Every perturbation", results.tables["perturbed"]),
         "all-alpha": ("Every output's alpha", results.tables["weighing"]),
     }
-    return tuple(Table(f"representation-{name}", text, frame) for name, (text, frame) in named.items() if len(frame))
+    own = (Table(f"representation-{name}", text, frame) for name, (text, frame) in named.items() if len(frame))
+    return (*own, *perturbations.tables(results.tables))

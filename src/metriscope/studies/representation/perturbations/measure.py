@@ -1,0 +1,131 @@
+"""Measurements of the replayed networks, beside the numbers that Oursland 2024b prints.
+
+Axes: N images. Accuracies are per cent of all training images; a change is the difference, in points, from the same
+network without any perturbation.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import pandas as pd
+from torch import Tensor, nn
+
+from metriscope.functional import summarize
+from metriscope.probes import DEFINITIONS, Perturbation, perturbation
+from metriscope.runs import Record, Result, Run
+from metriscope.studies.representation.accuracy.measure import printed, select
+from metriscope.studies.representation.perturbations.plan import NETWORKS, PROGRAM, PerturbedReplay
+from metriscope.studies.representation.plan import RepresentationTraining
+from metriscope.studies.representation.train import tagged
+
+__all__ = ["BASELINE", "gather", "own", "perturbed"]
+
+BASELINE = ("train_accuracy", "test_accuracy", "train_loss")
+LEVEL = ["network", "kind", "level"]
+
+
+def perturbed(asked: PerturbedReplay, model: nn.Sequential, x: Tensor, y: Tensor, history: pd.DataFrame) -> Result:
+    """Return how many images a network gets right at every level, and where its training ended.
+
+    Counts of images are exact, and short in a record.
+    """
+    levels, grid = dict(asked.levels), asked.grid()
+    found = {name: perturbation(model, x, y, None, tuple(levels), levels, name) for name in DEFINITIONS}
+    fine = perturbation(model, x, y, None, tuple(grid), grid, asked.definition)
+
+    def counts(**columns: Perturbation) -> pd.DataFrame:
+        first = next(iter(columns.values()))
+        right = {name: (result.accuracies * len(x)).round().astype(int) for name, result in columns.items()}
+        return pd.DataFrame({"kind": first.kinds, "level": first.levels, **right})
+
+    last = history.sort_values("epoch").iloc[-1]
+    ends = {name: float(last[name]) for name in BASELINE}
+    record = {"images": len(x), "right": round(fine.baseline * len(x)), "silent": fine.silent, **ends}
+    return Result({"levels": counts(**found), "grid": counts(right=fine)}, record=record)
+
+
+def gather(found: Sequence[tuple[RepresentationTraining, Run | Record]], origin: str) -> dict[str, pd.DataFrame]:
+    """Return the tables of replayed networks in the setting nearest to the paper's; none where there are no networks.
+
+    ``origin`` is "run" or "record". ``replays``: one row per network. ``replayed levels``: one row per network,
+    definition and printed level. ``replayed grid``: one row per network and level of the fine grid. ``harm``: what
+    C17 is judged by. ``replayed beside``, ``replayed largest`` and ``replayed baselines``: ours beside the printed.
+    """
+    if not found:
+        return {}
+    nearest = max((job.setting for job, _ in found), key=lambda setting: setting.closeness)
+    found = [(job, run) for job, run in found if job.setting == nearest]
+    runs = tagged(((job, _run(run)) for job, run in found), ("baseline", *BASELINE, "silent", "images"))
+    levels = tagged(((job, _levels(run)) for job, run in found), ("kind", "level", "definition", "accuracy", "change"))
+    fine = tagged(((job, _grid(run)) for job, run in found), ("kind", "level", "accuracy"))
+    runs, levels, fine = (table.assign(origin=origin) for table in (runs, levels, fine))
+    differences = _beside(levels)
+    return {
+        "replays": runs,
+        "replayed levels": levels,
+        "replayed grid": fine,
+        "harm": select(levels, definition=PROGRAM),
+        "replayed beside": differences,
+        "replayed largest": _largest(differences),
+        "replayed baselines": _baselines(runs),
+    }
+
+
+def own(table: pd.DataFrame) -> pd.DataFrame:
+    """Return what C17 is judged by where no network was replayed: the same networks, from starts of our own."""
+    return table[table["network"].isin(NETWORKS)]
+
+
+def _run(run: Run | Record) -> pd.DataFrame:
+    found = run.record
+    shares = {"baseline": found["right"] / found["images"], **{name: found[name] for name in BASELINE}}
+    per_cent = {name: value if name == "train_loss" else 100 * value for name, value in shares.items()}
+    return pd.DataFrame([{**per_cent, "silent": found["silent"], "images": found["images"]}])
+
+
+def _levels(run: Run | Record) -> pd.DataFrame:
+    long = run.table("levels").melt(["kind", "level"], var_name="definition", value_name="accuracy")
+    accuracy = 100 * long["accuracy"] / run.record["images"]
+    return long.assign(accuracy=accuracy, change=accuracy - 100 * run.record["right"] / run.record["images"])
+
+
+def _grid(run: Run | Record) -> pd.DataFrame:
+    fine = run.table("grid")
+    return fine.assign(accuracy=100 * fine["right"] / run.record["images"])
+
+
+def _beside(levels: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per network, printed level and definition: our mean and deviation, and the printed mean."""
+    theirs = printed("perturbation_level").set_index(LEVEL)["mean"]
+    rows = []
+    for (definition, *level), part in levels.groupby(["definition", *LEVEL], sort=False):
+        if tuple(level) in theirs.index:
+            ours, known = summarize(part["accuracy"]), float(theirs[tuple(level)])
+            rows.append((definition, *level, known, ours.mean, ours.sd, ours.count, ours.mean - known))
+    return pd.DataFrame(rows, columns=["definition", *LEVEL, "published", "mean", "sd", "runs", "difference"])
+
+
+def _largest(differences: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per definition, network and kind: the largest and the mean absolute difference from the printed.
+
+    ``level``: where it is the largest.
+    """
+    rows = []
+    for key, part in differences.groupby(["definition", "network", "kind"], sort=False):
+        sizes = part["difference"].abs()
+        worst = part.loc[sizes.idxmax()]
+        rows.append((*key, float(worst["difference"]), float(worst["level"]), float(sizes.mean()), len(part)))
+    return pd.DataFrame(rows, columns=["definition", "network", "kind", "largest", "level", "mean", "levels"])
+
+
+def _baselines(runs: pd.DataFrame) -> pd.DataFrame:
+    """Return one row per network and quantity at the end of training: ours beside the printed."""
+    rows = []
+    for row in printed("perturbation_baseline").itertuples():
+        values = select(runs, network=row.network)[str(row.quantity)]
+        if len(values):
+            ours = summarize(values)
+            rows.append((row.network, row.quantity, row.mean, row.sd, ours.mean, ours.sd, ours.count))
+    names = ["network", "quantity", "published mean", "published sd", "mean", "sd", "runs"]
+    return pd.DataFrame(rows, columns=names)
