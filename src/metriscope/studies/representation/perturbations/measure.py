@@ -55,7 +55,8 @@ def gather(found: Sequence[tuple[RepresentationTraining, Run | Record]], origin:
     if not found:
         return {}
     nearest = max((job.setting for job, _ in found), key=lambda setting: setting.closeness)
-    found = [(job, run) for job, run in found if job.setting == nearest]
+    near = [(job, run) for job, run in found if job.setting == nearest]
+    found = sorted(near, key=lambda pair: (NETWORKS.index(pair[0].model), pair[0].number))
     runs = tagged(((job, _run(run)) for job, run in found), ("baseline", *BASELINE, "silent", "images"))
     levels = tagged(((job, _levels(run)) for job, run in found), ("kind", "level", "definition", "accuracy", "change"))
     fine = tagged(((job, _grid(run)) for job, run in found), ("kind", "level", "accuracy"))
