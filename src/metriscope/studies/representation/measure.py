@@ -14,7 +14,7 @@ import pandas as pd
 import torch
 from jaxtyping import Float, Float32, Int64
 from threadpoolctl import threadpool_limits
-from torch import Tensor
+from torch import Tensor, nn
 
 from metriscope.data import digest
 from metriscope.data.registry import row
@@ -194,8 +194,8 @@ class Inspection:
             return perturbations.gather([(job.training, record) for job, record in records.items()], "record")
         histories = {run.job: run.history for run in self.runs}
 
-        def compute(asked: PerturbedReplay, *about: Any) -> Result:
-            return perturbations.perturbed(asked, *about, histories[asked.training])
+        def compute(asked: PerturbedReplay, model: nn.Sequential, x: Tensor, y: Tensor) -> Result:
+            return perturbations.perturbed(asked, model, x, y, histories[asked.training])
 
         found = self._performed([PerturbedReplay(run.job) for run in self.runs], compute, "perturbed replays")
         return perturbations.gather([(job.training, run) for job, run in found.items()], "run")

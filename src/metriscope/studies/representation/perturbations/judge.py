@@ -42,9 +42,8 @@ def _criteria(network: str) -> Iterator[Criterion]:
     for kind, level, words in unharmed:
         yield Criterion(f"{text} {words}", change(kind, level), Within(0.5), UNHARMED, level=name)
     for end, beyond in OFFSETS[network]:
-        pair: dict[str, Values] = {"values": change("offset", beyond), "minus": change("offset", end)}
-        words = f"{text} moved by {per_cent(beyond)} in place of {per_cent(end)}"
-        yield Criterion(words, region=Below(0.0), why=FALLS, paired=True, level=name, **pair)
+        words, inside = f"{text} moved by {per_cent(beyond)} in place of {per_cent(end)}", change("offset", end)
+        yield Criterion(words, change("offset", beyond), Below(0.0), FALLS, minus=inside, paired=True, level=name)
     for level in HARMFUL:
         words = f"{text} moved by {per_cent(level)}"
         yield Criterion(words, change("offset", level), Below(-0.5), HARM, level=name)

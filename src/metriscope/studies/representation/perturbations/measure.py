@@ -115,7 +115,7 @@ def _largest(differences: pd.DataFrame) -> pd.DataFrame:
     rows = []
     for key, part in differences.groupby(["definition", "network", "kind"], sort=False):
         sizes = part["difference"].abs()
-        worst = part.loc[sizes.idxmax()]
+        worst = part.iloc[int(sizes.to_numpy().argmax())]
         rows.append((*key, float(worst["difference"]), float(worst["level"]), float(sizes.mean()), len(part)))
     return pd.DataFrame(rows, columns=["definition", "network", "kind", "largest", "level", "mean", "levels"])
 
