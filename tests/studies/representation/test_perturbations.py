@@ -61,7 +61,7 @@ def store(tmp_path_factory):
 
 @pytest.fixture(scope="module")
 def tables(store):
-    return measure.gather([(study._training(one.spec["training"]), one) for one in store.runs()], "run")
+    return measure.gather([(study._training(one.spec["training"]), one) for one in store.runs()])
 
 
 def test_every_printed_level_is_measured_for_both_networks():
@@ -149,6 +149,7 @@ def test_records_give_the_same_tables_and_replayed_trainings_stay_out_of_the_acc
     largest = max(path.stat().st_size for path in tmp_path.glob("perturbedreplay*"))
     assert largest < 12_000
     found = sections(None, results, (claim,))
+    assert "10 of 20 runs of Abs + bias (20 of them from records)." in found[1].blocks[0].text
     assert [section.title for section in found][1] == "The perturbation experiment, replayed"
 
 
@@ -182,10 +183,10 @@ def test_replayed_runs_are_measured_apart_from_the_others(tmp_path, monkeypatch)
 def test_units_that_are_never_active_are_said(store):
     jobs = published_runs(("relu-bias",), "1" * 64)[:2]
     found = Driver(store).perform(jobs, once(lambda job: made(job, silent=3)), "made")
-    tables = measure.gather([(job.training, one) for job, one in found.items()], "record")
+    tables = measure.gather([(job.training, one) for job, one in found.items()])
     (section,) = page.section(tables)
     text = section.blocks[0].text
-    assert "2 of 20 runs of ReLU + bias (from records of earlier runs)" in text
+    assert "2 of 20 runs of ReLU + bias. Units" in text
     assert "the factor is taken as 1: 6 in all runs of ReLU + bias, at most 3 in one." in text
 
 

@@ -103,7 +103,7 @@ def recorded(records: Sequence[Record]) -> RepresentationResults:
     layers = [(_training(r.spec["training"]), r.frames) for r in of("Prototypes") if r.tables]
     replays = [(_training(r.spec["training"]), r) for r in of("PerturbedReplay")]
     fields = gathered(ordered(found), levels, layers, RepresentationComparing())
-    fields["tables"] |= perturbations.gather(replays, "record")
+    fields["tables"] |= perturbations.gather(replays)
     return RepresentationResults(**fields)
 
 
@@ -187,18 +187,18 @@ class Inspection:
         )
 
     def replayed(self) -> dict[str, pd.DataFrame]:
-        """Return the tables of replayed networks: of the runs, or without any of the records of the published ones."""
-        if not self.runs:
-            models = {model for part in self.plan.parts for model in part.models}
-            records = self.driver.recorded(published_runs(models, digest(plans.PAPER.data)))
-            return perturbations.gather([(job.training, record) for job, record in records.items()], "record")
+        """Return the tables of replayed networks: these runs, and the recorded ones of the published runs."""
         histories = {run.job: run.history for run in self.runs}
 
         def compute(asked: PerturbedReplay, model: nn.Sequential, x: Tensor, y: Tensor) -> Result:
             return perturbations.perturbed(asked, model, x, y, histories[asked.training])
 
-        found = self._performed([PerturbedReplay(run.job) for run in self.runs], compute, "perturbed replays")
-        return perturbations.gather([(job.training, run) for job, run in found.items()], "run")
+        asked = [PerturbedReplay(job) for job in histories]
+        found = self._performed(asked, compute, "perturbed replays") if asked else {}
+        models = {model for part in self.plan.parts for model in part.models}
+        rest = [job for job in published_runs(models, digest(plans.PAPER.data)) if job.training not in histories]
+        every = {**found, **self.driver.recorded(rest)}
+        return perturbations.gather([(job.training, measured) for job, measured in every.items()])
 
     def _nearest(self, names: Iterable[str]) -> list[TrainedNetwork]:
         """Return the runs of each network in the setting nearest to the paper's that has any, in order of seed."""

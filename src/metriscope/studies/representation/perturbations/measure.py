@@ -45,22 +45,22 @@ def perturbed(asked: PerturbedReplay, model: nn.Sequential, x: Tensor, y: Tensor
     return Result({"levels": counts(**found), "grid": counts(right=fine)}, record=record)
 
 
-def gather(found: Sequence[tuple[RepresentationTraining, Run | Record]], origin: str) -> dict[str, pd.DataFrame]:
+def gather(found: Sequence[tuple[RepresentationTraining, Run | Record]]) -> dict[str, pd.DataFrame]:
     """Return the tables of replayed networks in the setting nearest to the paper's; none where there are no networks.
 
-    ``origin`` is "run" or "record". ``replays``: one row per network. ``replayed levels``: one row per network,
-    definition and printed level. ``replayed grid``: one row per network and level of the fine grid. ``harm``: what
-    C17 is judged by. ``replayed beside``, ``replayed largest`` and ``replayed baselines``: ours beside the printed.
+    ``replays``: one row per network. ``replayed levels``: one row per network, definition and printed level.
+    ``replayed grid``: one row per network and level of the fine grid. ``harm``: what C17 is judged by. ``replayed
+    beside``, ``replayed largest`` and ``replayed baselines``: ours beside the printed.
     """
     if not found:
         return {}
     nearest = max((job.setting for job, _ in found), key=lambda setting: setting.closeness)
     near = [(job, run) for job, run in found if job.setting == nearest]
     found = sorted(near, key=lambda pair: (NETWORKS.index(pair[0].model), pair[0].number))
-    runs = tagged(((job, _run(run)) for job, run in found), ("baseline", *BASELINE, "silent", "images"))
-    levels = tagged(((job, _levels(run)) for job, run in found), ("kind", "level", "definition", "accuracy", "change"))
+    runs = tagged(((job, _run(run)) for job, run in found), ("baseline", *BASELINE, "silent", "images", "origin"))
+    columns = ("kind", "level", "definition", "accuracy", "change", "origin")
+    levels = tagged(((job, _levels(run)) for job, run in found), columns)
     fine = tagged(((job, _grid(run)) for job, run in found), ("kind", "level", "accuracy"))
-    runs, levels, fine = (table.assign(origin=origin) for table in (runs, levels, fine))
     differences = _beside(levels)
     return {
         "replays": runs,
@@ -82,13 +82,19 @@ def _run(run: Run | Record) -> pd.DataFrame:
     found = run.record
     shares = {"baseline": found["right"] / found["images"], **{name: found[name] for name in BASELINE}}
     per_cent = {name: value if name == "train_loss" else 100 * value for name, value in shares.items()}
-    return pd.DataFrame([{**per_cent, "silent": found["silent"], "images": found["images"]}])
+    rest = {"silent": found["silent"], "images": found["images"], "origin": _origin(run)}
+    return pd.DataFrame([{**per_cent, **rest}])
+
+
+def _origin(run: Run | Record) -> str:
+    return "record" if isinstance(run, Record) else "run"
 
 
 def _levels(run: Run | Record) -> pd.DataFrame:
     long = run.table("levels").melt(["kind", "level"], var_name="definition", value_name="accuracy")
     accuracy = 100 * long["accuracy"] / run.record["images"]
-    return long.assign(accuracy=accuracy, change=accuracy - 100 * run.record["right"] / run.record["images"])
+    baseline = 100 * run.record["right"] / run.record["images"]
+    return long.assign(accuracy=accuracy, change=accuracy - baseline, origin=_origin(run))
 
 
 def _grid(run: Run | Record) -> pd.DataFrame:

@@ -56,7 +56,8 @@ def section(found: Tables) -> tuple[Section, ...]:
 
 
 def _origin(runs: pd.DataFrame) -> str:
-    return " (from records of earlier runs)" if (runs["origin"] == "record").all() else ""
+    count = int((runs["origin"] == "record").sum())
+    return f" ({count} of them from records)" if count else ""
 
 
 def _silent(runs: pd.DataFrame) -> str:
