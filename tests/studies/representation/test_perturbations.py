@@ -184,7 +184,7 @@ def test_units_that_are_never_active_are_said(store):
     jobs = published_runs(("relu-bias",), "1" * 64)[:2]
     found = Driver(store).perform(jobs, once(lambda job: made(job, silent=3)), "made")
     tables = measure.gather([(job.training, one) for job, one in found.items()])
-    (section,) = page.section(tables)
+    (section,) = page.sections(tables)
     text = section.blocks[0].text
     assert "2 of 20 runs of ReLU + bias. Units" in text
     assert "the factor is taken as 1: 6 in all runs of ReLU + bias, at most 3 in one." in text

@@ -19,13 +19,11 @@ def sections(
     plan: RepresentationPlan | None, results: RepresentationResults, claims: tuple[Claim, ...]
 ) -> tuple[Section, ...]:
     """Return the study's sections in reading order; a sentence stands for each part that could not be measured."""
-    replayed = perturbations.section(results.tables)
-    if not results.settings and not replayed:
-        return (Section(TITLE, (Prose(_introduction(results) + "\n\nNo run is finished."),)),)
-    verdicts = Section("Verdicts C12 to C17", (Ledger(claims),))
-    everything = Section("Every number of the MNIST study", (Details("One row per run", _everything(results)),))
+    replayed = perturbations.sections(results.tables)
     if not results.settings:
-        return (Section(TITLE, (Prose(_introduction(results)),)), *replayed, verdicts, everything)
+        opening = Prose(_introduction(results) + ("" if replayed else "\n\nNo run is finished."))
+        verdicts = (Section("Verdicts", (Ledger(claims),)),) if replayed else ()
+        return (Section(TITLE, (opening,)), *replayed, *verdicts)
     return (
         Section(TITLE, (Prose(_introduction(results)), *accuracy.blocks(results))),
         accuracy.tests(results),
@@ -35,8 +33,8 @@ def sections(
         units.perturbations(results),
         *replayed,
         accuracy.contradictions(results),
-        verdicts,
-        everything,
+        Section("Verdicts C12 to C17", (Ledger(claims),)),
+        Section("Every number of the MNIST study", (Details("One row per run", _everything(results)),)),
     )
 
 
@@ -60,5 +58,4 @@ def _everything(results: RepresentationResults) -> tuple[Table, ...]:
         "all-perturbed": ("Every perturbation", results.tables["perturbed"]),
         "all-alpha": ("Every output's alpha", results.tables["weighing"]),
     }
-    own = (Table(f"representation-{name}", text, frame) for name, (text, frame) in named.items() if len(frame))
-    return (*own, *perturbations.tables(results.tables))
+    return tuple(Table(f"representation-{name}", text, frame) for name, (text, frame) in named.items() if len(frame))

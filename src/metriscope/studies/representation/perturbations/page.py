@@ -6,13 +6,13 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from metriscope.report import Prose, Section, Table
+from metriscope.report import Details, Prose, Section, Table
 from metriscope.studies.representation.accuracy.measure import select
 from metriscope.studies.representation.perturbations import figures
 from metriscope.studies.representation.perturbations.plan import NETWORKS, PROGRAM, TEXT, per_cent
 from metriscope.studies.representation.plan import PERTURBED, REPLAYS, title
 
-__all__ = ["section", "tables"]
+__all__ = ["sections"]
 
 Tables = Mapping[str, pd.DataFrame]
 
@@ -36,7 +36,7 @@ PAIRS = {"ours": ("mean", "sd"), "published": ("published mean", "published sd")
 QUANTITIES = {"train_accuracy": "training accuracy, %", "test_accuracy": "test accuracy, %", "train_loss": "loss"}
 
 
-def section(found: Tables) -> tuple[Section, ...]:
+def sections(found: Tables) -> tuple[Section, ...]:
     """Return the section; none where no network was replayed and no record of one exists."""
     if "replays" not in found:
         return ()
@@ -52,7 +52,7 @@ def section(found: Tables) -> tuple[Section, ...]:
         f"{runs['setting'].iloc[0]}; {listed}{_origin(runs)}. {_silent(runs)}"
     )
     shown = (_baselines(found), figures.levels(found), _levels(found), Prose(_matters(found)), _definitions(found))
-    return (Section("The perturbation experiment, replayed", (Prose(text), *shown)),)
+    return (Section("The perturbation experiment, replayed", (Prose(text), *shown, _everything(found))),)
 
 
 def _origin(runs: pd.DataFrame) -> str:
@@ -152,11 +152,10 @@ def _small(levels: pd.DataFrame) -> str:
     return f"To offsets of ±{per_cent(SMALL)}, {'; '.join(parts)}."
 
 
-def tables(found: Tables) -> tuple[Table, ...]:
+def _everything(found: Tables) -> Details:
     """Return the accuracy of every replayed run at every printed level, by every definition."""
-    if "replayed levels" not in found:
-        return ()
     long = found["replayed levels"]
     wide = long.pivot(index=["network", "seed", "kind", "level"], columns="definition", values="accuracy")
     frame = wide[list(MEANINGS)].reset_index().rename_axis(columns=None)
-    return (Table("representation-all-replayed", "Every replayed run at every printed level", frame),)
+    table = Table("representation-all-replayed", "Every replayed run at every printed level", frame)
+    return Details("Every run at every printed level", (table,))
