@@ -16,11 +16,11 @@ from metriscope.studies.representation.measure import Inspection
 from metriscope.studies.representation.page import sections
 from metriscope.studies.representation.perturbations import measure, page
 from metriscope.studies.representation.perturbations.judge import HARMLESS, OFFSETS
-from metriscope.studies.representation.perturbations.plan import NETWORKS, PROGRAM, PerturbedReplay, published_runs
+from metriscope.studies.representation.perturbations.plan import NETWORKS, PROGRAM, PublishedLevels, published_runs
 from metriscope.studies.representation.plan import PERTURBED, RepresentationPlan
 from studies.representation.made import QUICK, dead, history, images, inspected, run, runs
 
-LEVELS = PerturbedReplay(run("relu-bias", 0, 0.9).job)
+LEVELS = PublishedLevels(run("relu-bias", 0, 0.9).job)
 
 
 def replayed(accuracies, **more):
@@ -64,6 +64,20 @@ def tables(store):
     return measure.gather([(study._training(one.spec["training"]), one) for one in store.runs()])
 
 
+@dataclass(frozen=True)
+class Recorded(Driver):
+    """A driver that finds these records, whatever data they name."""
+
+    found: tuple = ()
+
+    def recorded(self, jobs):
+        named = {
+            (r.spec["training"]["model"], r.spec["training"]["number"]): r for r in self.found if "levels" in r.tables
+        }
+        keys = {job: (job.training.model, job.training.number) for job in jobs}
+        return {job: named[key] for job, key in keys.items() if key in named}
+
+
 def test_every_printed_level_is_measured_for_both_networks():
     table = printed("perturbation_level")
     assert len(table) == 60
@@ -90,6 +104,7 @@ def test_the_ranges_that_are_judged_are_those_that_are_printed():
 def test_counts_are_those_of_the_probe_by_every_definition(tmp_path):
     one, (x, y) = replayed({"abs-bias": (0.9,)})[0], images()
     asked = replace(LEVELS, training=one.job, steps=3, offsets=((-0.2, 0.2, 5),))
+    assert set(asked.definitions) == set(DEFINITIONS)
     found = measure.perturbed(asked, one.model, x, y, one.history)
     table = found.tables["levels"]
     for name in DEFINITIONS:
@@ -138,7 +153,8 @@ def test_records_give_the_same_tables_and_replayed_trainings_stay_out_of_the_acc
     finished = Result({"history": history(0.9), "dead": dead(output=False)})
     Driver(store).perform(trainings, once(lambda job: finished), "made")
     add(store.runs(), tmp_path, "representation")
-    results = study.recorded(read(tmp_path))
+    records = read(tmp_path)
+    results = study.recorded(records)
     assert results.tables["runs"].empty
     keys = ["network", "seed", "kind", "level", "definition"]
     both = tables["replayed levels"].merge(results.tables["replayed levels"], on=keys)
@@ -146,8 +162,11 @@ def test_records_give_the_same_tables_and_replayed_trainings_stay_out_of_the_acc
     assert both["change_x"].to_numpy() == pytest.approx(both["change_y"].to_numpy())
     (claim,) = [claim for claim in judge(STATEMENTS, results.tables) if claim.id == "C17"]
     assert (claim.verdict, claim.origin) == ("supported", "record")
-    largest = max(path.stat().st_size for path in tmp_path.glob("perturbedreplay*"))
+    largest = max(path.stat().st_size for path in tmp_path.glob("publishedlevels*"))
     assert largest < 12_000
+    shown = Inspection(QUICK, (), Recorded(store, found=records)).replayed()
+    assert len(shown["replays"]) == 20
+    assert set(shown["replays"]["origin"]) == {"record"}
     found = sections(None, results, (claim,))
     assert "10 of 20 runs of Abs + bias (20 of them from records)." in found[1].blocks[0].text
     assert [section.title for section in found][1] == "The perturbation experiment, replayed"
@@ -170,7 +189,6 @@ def test_replayed_runs_are_measured_apart_from_the_others(tmp_path, monkeypatch)
     ends = {one.job: {"history": one.history, "dead": one.dead} for one in some}
     finished = driver.perform(weights, once(lambda job: Result(ends[job], weights[job])), "made")
     monkeypatch.setattr(Inspection, "view", lambda self, job, most: images())
-    monkeypatch.setattr(study, "PerturbedReplay", lambda job: replace(LEVELS, training=job, steps=2))
     plan = Chosen(**{**vars(QUICK), "chosen": tuple(weights)})
     results = study.measure(plan, finished, driver)
     assert results.tables["runs"][["network", "test_accuracy"]].to_numpy().tolist() == [["relu-bias", 80.0]]

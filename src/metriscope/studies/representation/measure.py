@@ -24,7 +24,12 @@ from metriscope.studies.representation import plan as plans
 from metriscope.studies.representation.accuracy import measure as accuracy
 from metriscope.studies.representation.accuracy.measure import Curves, Density
 from metriscope.studies.representation.perturbations import measure as perturbations
-from metriscope.studies.representation.perturbations.plan import PerturbedReplay, published_runs
+from metriscope.studies.representation.perturbations.plan import (
+    NETWORKS,
+    PublishedLevels,
+    judged_levels,
+    published_runs,
+)
 from metriscope.studies.representation.plan import PERTURBED, RepresentationComparing, RepresentationTraining, Setting
 from metriscope.studies.representation.prototypes import measure as prototypes
 from metriscope.studies.representation.train import TrainedNetwork, images, tagged
@@ -101,10 +106,10 @@ def recorded(records: Sequence[Record]) -> RepresentationResults:
     found = [run for run in trained if run.job.replay != PERTURBED]
     levels = [(_training(r.spec["training"]), r.table("levels")) for r in of("Perturbing")]
     layers = [(_training(r.spec["training"]), r.frames) for r in of("Prototypes") if r.tables]
-    replays = [(_training(r.spec["training"]), r) for r in of("PerturbedReplay")]
-    fields = gathered(ordered(found), levels, layers, RepresentationComparing())
-    fields["tables"] |= perturbations.gather(replays)
-    return RepresentationResults(**fields)
+    replays = [(_training(r.spec["training"]), r) for r in of("PublishedLevels")]
+    common = gathered(ordered(found), levels, layers, RepresentationComparing())
+    common["tables"] |= perturbations.gather([pair for pair in replays if pair[0].replay == PERTURBED])
+    return RepresentationResults(**common)
 
 
 def _training(spec: Mapping[str, Any]) -> RepresentationTraining:
@@ -144,7 +149,6 @@ def gathered(
         "follow": accuracy.follow(tests, asked),
         "perturbed": perturbed,
         "ranges": units.ranges(perturbed, asked),
-        "harm": perturbations.own(perturbed),
         "planes": tagged((), PLANES),
         "crossed": pd.DataFrame(columns=["network"]),
         **prototypes.gather(layers),
@@ -172,6 +176,8 @@ class Inspection:
         levels = [(job.training, run.table("levels")) for job, run in perturbed.items()]
         tables = [(job.training, {n: run.table(n) for n in run.tables}) for job, run in layers.items() if run.tables]
         common = gathered(self.runs, levels, tables, asked)
+        judged = self._published([judged_levels(run.job) for run in self._nearest(NETWORKS)], "published levels")
+        common["tables"]["harm"] = perturbations.harm((job.training, run) for job, run in judged.items())
         if len(planes := self._planes()):
             common["tables"] |= {"planes": planes, "crossed": units.crossed(planes)}
         drawn = {job.training.model: run.tensors() for job, run in layers.items() if job.drawn and run.tables}
@@ -188,17 +194,20 @@ class Inspection:
 
     def replayed(self) -> dict[str, pd.DataFrame]:
         """Return the tables of replayed networks: these runs, and the recorded ones of the published runs."""
-        histories = {run.job: run.history for run in self.runs}
-
-        def compute(asked: PerturbedReplay, model: nn.Sequential, x: Tensor, y: Tensor) -> Result:
-            return perturbations.perturbed(asked, model, x, y, histories[asked.training])
-
-        asked = [PerturbedReplay(job) for job in histories]
-        found = self._performed(asked, compute, "perturbed replays") if asked else {}
+        found = self._published([PublishedLevels(run.job) for run in self.runs], "perturbed replays")
         models = {model for part in self.plan.parts for model in part.models}
-        rest = [job for job in published_runs(models, digest(plans.PAPER.data)) if job.training not in histories]
+        rest = [job for job in published_runs(models, digest(plans.PAPER.data)) if job not in found]
         every = {**found, **self.driver.recorded(rest)}
         return perturbations.gather([(job.training, measured) for job, measured in every.items()])
+
+    def _published(self, asked: Sequence[PublishedLevels], label: str) -> Mapping[PublishedLevels, Run]:
+        """Return the accuracies of trained networks at the levels that the perturbation paper prints."""
+        histories = {run.job: run.history for run in self.runs}
+
+        def compute(spec: PublishedLevels, model: nn.Sequential, x: Tensor, y: Tensor) -> Result:
+            return perturbations.perturbed(spec, model, x, y, histories[spec.training])
+
+        return self._performed(asked, compute, label) if asked else {}
 
     def _nearest(self, names: Iterable[str]) -> list[TrainedNetwork]:
         """Return the runs of each network in the setting nearest to the paper's that has any, in order of seed."""
@@ -224,7 +233,7 @@ class Inspection:
         """Return stored measurements of trained networks, after computing those that are missing."""
         models = {run.job: run for run in self.runs}
 
-        def work(spec: plans.Perturbing | plans.Prototypes | PerturbedReplay) -> Result:
+        def work(spec: plans.Perturbing | plans.Prototypes | PublishedLevels) -> Result:
             return compute(spec, models[spec.training].model, *self.view(spec.training, spec.sample))
 
         return self.driver.perform(specs, once(work), f"{plans.NAME}: {label}")

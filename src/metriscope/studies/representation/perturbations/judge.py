@@ -65,9 +65,9 @@ REPLAYED = (
     "shares of the range of the activation, and an offset leaves the largest activation where it was."
 )
 OWN = (
-    "No replayed network is at hand: these start from random numbers of our own, and levels are shares of the range of "
-    "the pre-activation. The networks of the paper have a bias in both layers; without one in the second, scaling "
-    "cannot change which output is largest."
+    "No replayed network is at hand: these start from random numbers of our own. Levels are those of the author's "
+    "program. Its networks have a bias in both layers; without one in the second, scaling cannot change which output "
+    "is largest."
 )
 
 

@@ -6,50 +6,54 @@ network without any perturbation.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
 import pandas as pd
 from torch import Tensor, nn
 
 from metriscope.functional import summarize
-from metriscope.probes import DEFINITIONS, Perturbation, perturbation
+from metriscope.probes import Perturbation, perturbation
 from metriscope.runs import Record, Result, Run
 from metriscope.studies.representation.accuracy.measure import printed, select
-from metriscope.studies.representation.perturbations.plan import NETWORKS, PROGRAM, PerturbedReplay
+from metriscope.studies.representation.perturbations.plan import NETWORKS, PROGRAM, PublishedLevels
 from metriscope.studies.representation.plan import RepresentationTraining
 from metriscope.studies.representation.train import tagged
 
-__all__ = ["BASELINE", "gather", "own", "perturbed"]
+__all__ = ["BASELINE", "gather", "harm", "perturbed"]
 
 BASELINE = ("train_accuracy", "test_accuracy", "train_loss")
 LEVEL = ["network", "kind", "level"]
 
 
-def perturbed(asked: PerturbedReplay, model: nn.Sequential, x: Tensor, y: Tensor, history: pd.DataFrame) -> Result:
+def perturbed(asked: PublishedLevels, model: nn.Sequential, x: Tensor, y: Tensor, history: pd.DataFrame) -> Result:
     """Return how many images a network gets right at every level, and where its training ended.
 
     Counts of images are exact, and short in a record.
     """
     levels, grid = dict(asked.levels), asked.grid()
-    found = {name: perturbation(model, x, y, None, tuple(levels), levels, name) for name in DEFINITIONS}
-    fine = perturbation(model, x, y, None, tuple(grid), grid, asked.definition)
+    found = {name: perturbation(model, x, y, None, tuple(levels), levels, name) for name in asked.definitions}
+    first = found[asked.definitions[0]]
 
     def counts(**columns: Perturbation) -> pd.DataFrame:
-        first = next(iter(columns.values()))
+        one = next(iter(columns.values()))
         right = {name: (result.accuracies * len(x)).round().astype(int) for name, result in columns.items()}
-        return pd.DataFrame({"kind": first.kinds, "level": first.levels, **right})
+        return pd.DataFrame({"kind": one.kinds, "level": one.levels, **right})
 
+    tables = {"levels": counts(**found)}
+    if grid:
+        fine = perturbation(model, x, y, None, tuple(grid), grid, asked.definitions[0])
+        tables["grid"] = counts(right=fine)
     last = history.sort_values("epoch").iloc[-1]
     ends = {name: float(last[name]) for name in BASELINE}
-    record = {"images": len(x), "right": round(fine.baseline * len(x)), "silent": fine.silent, **ends}
-    return Result({"levels": counts(**found), "grid": counts(right=fine)}, record=record)
+    numbers = {"images": len(x), "right": round(first.baseline * len(x)), "silent": first.silent}
+    return Result(tables, record={**numbers, **ends})
 
 
 def gather(found: Sequence[tuple[RepresentationTraining, Run | Record]]) -> dict[str, pd.DataFrame]:
     """Return the tables of replayed networks in the setting nearest to the paper's; none where there are no networks.
 
     ``replays``: one row per network. ``replayed levels``: one row per network, definition and printed level.
-    ``replayed grid``: one row per network and level of the fine grid. ``harm``: what C17 is judged by. ``replayed
+    ``replayed grid``: one row per network and level of the fine grid. ``harm``: see :func:`harm`. ``replayed
     beside``, ``replayed largest`` and ``replayed baselines``: ours beside the printed.
     """
     if not found:
@@ -66,16 +70,17 @@ def gather(found: Sequence[tuple[RepresentationTraining, Run | Record]]) -> dict
         "replays": runs,
         "replayed levels": levels,
         "replayed grid": fine,
-        "harm": select(levels, definition=PROGRAM),
+        "harm": harm(found),
         "replayed beside": differences,
         "replayed largest": _largest(differences),
         "replayed baselines": _baselines(runs),
     }
 
 
-def own(table: pd.DataFrame) -> pd.DataFrame:
-    """Return what C17 is judged by where no network was replayed: the same networks, from starts of our own."""
-    return table[table["network"].isin(NETWORKS)]
+def harm(found: Iterable[tuple[RepresentationTraining, Run | Record]]) -> pd.DataFrame:
+    """Return what C17 is judged by: the changes at every printed level, by the definition of the author's program."""
+    columns = ("kind", "level", "definition", "accuracy", "change", "origin")
+    return select(tagged(((job, _levels(run)) for job, run in found), columns), definition=PROGRAM)
 
 
 def _run(run: Run | Record) -> pd.DataFrame:
