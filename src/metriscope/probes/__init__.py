@@ -11,10 +11,13 @@ from metriscope.probes.linear import (
     mirrored_pairs,
     sphericity,
 )
-from metriscope.probes.perturbation import Perturbation, holding_range, perturb, perturbation
+from metriscope.probes.perturbation import Perturbation, holding_range, perturbation
+from metriscope.probes.perturbation_levels import DEFINITIONS, Definition, perturb
 from metriscope.probes.theory import LostDirections, lost_directions
 
 __all__ = [
+    "DEFINITIONS",
+    "Definition",
     "EigenRecovery",
     "LostDirections",
     "MetricRank",

@@ -10,7 +10,6 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
-from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,23 +18,21 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from metriscope.common.model_state import in_eval_mode
-from metriscope.common.validation import instance, number, one_of, real_array, real_tensor, require_tensors, whole_array
+from metriscope.common.validation import instance, number, one_of, real_array, real_tensor, whole_array
+from metriscope.probes.perturbation_levels import (
+    LEVELS,
+    Definition,
+    UnitRanges,
+    activation_after,
+    definition_of,
+    perturb,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["LEVELS", "Perturbation", "holding_range", "perturb", "perturbation"]
+__all__ = ["Perturbation", "holding_range", "perturbation"]
 
-# Shares of a unit's range, 1 % to 1000 % for scale and clip and -200 % to 100 % for offset, finest near zero offset.
-_GRID = tuple(float(level) for level in np.geomspace(0.01, 10.0, 16))
-_NEAR = (0.005, 0.01, 0.02, 0.03, 0.05, 0.075, 0.1, 0.15, 0.2, 0.3, 0.5, 0.75, 1.0)
-LEVELS: Mapping[str, tuple[float, ...]] = MappingProxyType(
-    {
-        "scale": tuple(sorted({*_GRID, 0.1, 0.5, 1.0, 2.0})),
-        "offset": (-2.0, -1.5, *(-level for level in reversed(_NEAR)), 0.0, *_NEAR),
-        "clip": tuple(sorted({*_GRID, 0.1, 0.2, 0.3, 0.5, 1.0})),
-    }
-)
 # The level of each kind at which nothing is changed.
 _NEUTRAL = {"scale": 1.0, "offset": 0.0, "clip": math.inf}
 _BATCH = 4096
@@ -57,6 +54,9 @@ class Perturbation:
         The level of each measurement.
     accuracies : array of shape (m,)
         The accuracy at each.
+    silent : int or None
+        The number of units whose largest activation is 0, which no offset scales; None where the definition needs no
+        activations.
 
     Examples
     --------
@@ -74,6 +74,7 @@ class Perturbation:
     kinds: tuple[str, ...]
     levels: Float[np.ndarray, " m"] = field(repr=False)
     accuracies: Float[np.ndarray, " m"] = field(repr=False)
+    silent: int | None = None
 
     def to_pandas(self) -> pd.DataFrame:
         """Return one row per level: layer, kind, level, accuracy, baseline."""
@@ -107,53 +108,6 @@ class Perturbation:
             raise ValueError(f"{kind!r} was not measured: there are {', '.join(dict.fromkeys(self.kinds))}")
         floor = self.baseline - points
         return holding_range(self.levels[chosen], self.accuracies[chosen], floor, _NEUTRAL[kind])
-
-
-def perturb(
-    z: Float[Tensor, "*n k"],
-    reach: Float[Tensor, " k"],
-    scale: float = 1.0,
-    offset: float = 0.0,
-    clip: float = math.inf,
-) -> Float[Tensor, "*n k"]:
-    """Return ``min(scale * z + offset * reach, clip * reach)``: pre-activations that are scaled, shifted or clipped.
-
-    Parameters
-    ----------
-    z : Tensor of shape (..., k)
-        Pre-activations.
-    reach : Tensor of shape (k,)
-        The range of each unit: its largest output minus its smallest.
-    scale : float
-        A factor; 1 changes nothing.
-    offset : float
-        A shift, as a share of the unit's range; 0 changes nothing.
-    clip : float
-        A ceiling, as a share of the unit's range; infinity changes nothing.
-
-    Returns
-    -------
-    Tensor of shape (..., k)
-        The perturbed pre-activations.
-
-    Raises
-    ------
-    ValueError
-        If ``reach`` does not have one entry per unit.
-
-    Examples
-    --------
-    >>> perturb(torch.tensor([[1.0, 4.0]]), torch.tensor([2.0, 4.0]), scale=2.0, offset=-0.5, clip=1.0)
-    tensor([[1., 4.]])
-    """
-    require_tensors(z=z, reach=reach)
-    if reach.ndim and reach.shape[-1] != (z.shape[-1] if z.ndim else 0):
-        raise ValueError(
-            f"reach must have one entry per unit of z, got the shapes {tuple(reach.shape)}, {tuple(z.shape)}"
-        )
-    moved = scale * z + offset * reach
-    # Infinity times a range of zero would be NaN, and no clip is meant.
-    return moved if math.isinf(clip) else torch.minimum(moved, clip * reach)
 
 
 def holding_range(levels: np.ndarray, values: np.ndarray, floor: float, neutral: float) -> tuple[float, float]:
@@ -215,12 +169,15 @@ def perturbation(
     layer: str | nn.Linear | None = None,
     kinds: Sequence[str] = ("scale", "offset", "clip"),
     levels: Mapping[str, Sequence[float]] | None = None,
+    definition: str | Definition = "pre-activation",
 ) -> Perturbation:
     """Return the accuracy of a classifier while the pre-activations of one linear layer are perturbed.
 
     A unit's output z becomes ``min(scale * z + offset * r, clip * r)``, with one of the three changed at a time; r is
-    the unit's range over ``x``, its largest output minus its smallest without any change. The model is run in
-    evaluation mode, without gradients, and is not changed.
+    the unit's range over ``x``, its largest output minus its smallest without any change. By other definitions, r is
+    the range of the unit's activation and ceilings are counted from the lowest activation, or an offset also scales z,
+    so that the largest activation stays where it was. The model is run in evaluation mode, without gradients, and is
+    not changed.
 
     Parameters
     ----------
@@ -236,6 +193,11 @@ def perturbation(
         The perturbations to measure: ``"scale"``, ``"offset"``, ``"clip"``.
     levels : mapping of str to sequence of float, or None
         Levels by kind that replace the default ones.
+    definition : str or Definition
+        What levels are shares of: ``"pre-activation"``, ``"post-activation"``, and either with ``-kept``, by which the
+        largest activation stays where it was. The program of Oursland 2024b does ``"post-activation-kept"``, its text
+        says ``"post-activation"``. These need the activation, by default the module after the layer in its
+        ``nn.Sequential``; a :class:`Definition` can name another.
 
     Returns
     -------
@@ -245,8 +207,8 @@ def perturbation(
     Raises
     ------
     ValueError
-        If the model has no such layer or never calls it, does not return one row of finite outputs per point, or the
-        points, classes, kinds or levels are not valid.
+        If the model has no such layer or never calls it, does not return one row of finite outputs per point, the
+        activation that the definition needs is not known, or the points, classes, kinds or levels are not valid.
 
     Examples
     --------
@@ -259,16 +221,18 @@ def perturbation(
     name, chosen = _find(instance(model, "model", nn.Module), layer)
     points = _points(chosen.weight, x)
     labels = torch.from_numpy(whole_array(y, "y", "points", {"points": len(points)})).to(chosen.weight.device)
-    grid = _grid(kinds, levels)
+    grid, meaning = _grid(kinds, levels), definition_of(definition)
+    activation = activation_after(model, chosen, meaning)
     with in_eval_mode(model), torch.no_grad():
-        reach, baseline, outputs = _range(model, chosen, points, labels)
+        baseline, rows, outputs = _recorded(model, chosen, points, labels)
+        ranges = UnitRanges.of(rows, meaning, activation)
         found = [(kind, float(level)) for kind in grid for level in grid[kind]]
         accuracies = []
         for kind, level in found:
-            with _replaying(chosen, outputs), chosen.register_forward_hook(_changing(reach, **{kind: level})):
+            with _replaying(chosen, outputs), chosen.register_forward_hook(_changing(ranges, **{kind: level})):
                 accuracies.append(_accuracy(model, points, labels))
     names, values = zip(*found, strict=True)
-    return Perturbation(name, baseline, names, np.array(values), np.array(accuracies))
+    return Perturbation(name, baseline, names, np.array(values), np.array(accuracies), ranges.silent)
 
 
 def _find(model: nn.Module, layer: str | nn.Linear | None) -> tuple[str, nn.Linear]:
@@ -322,8 +286,8 @@ def _replaying(layer: nn.Linear, outputs: Sequence[Tensor]) -> Iterator[None]:
         del layer.__dict__["forward"]
 
 
-def _changing(reach: Tensor, **change: float) -> Callable[[nn.Module, Any, Tensor], Tensor]:
-    return lambda module, inputs, output: perturb(output, reach, **change)
+def _changing(ranges: UnitRanges, **change: float) -> Callable[[nn.Module, Any, Tensor], Tensor]:
+    return lambda module, inputs, output: perturb(output, ranges.reach, **change, ends=ranges.ends)
 
 
 def _accuracy(model: Callable[[Tensor], Tensor], x: Tensor, y: Tensor) -> float:
@@ -353,18 +317,20 @@ def _checked_outputs(model: nn.Module, points: Tensor) -> Tensor:
     return outputs
 
 
-def _range(model: nn.Module, layer: nn.Linear, x: Tensor, y: Tensor) -> tuple[Tensor, float, list[Tensor]]:
-    """Return the range of each unit over all points, the accuracy without any change, and outputs to be replayed.
+def _recorded(
+    model: nn.Module, layer: nn.Linear, x: Tensor, y: Tensor
+) -> tuple[float, list[Float[Tensor, "n k"]], list[Tensor]]:
+    """Return the accuracy without any change, what the layer returns, and what of it can be replayed.
 
     A layer that is called once per batch sees the same inputs at every level, so its outputs can be replayed. The
     inputs of a layer that is called several times may depend on its own perturbed outputs; it is always run.
     """
     outputs: list[Tensor] = []
-    with layer.register_forward_hook(lambda module, inputs, output: outputs.append(output)):
+    # An activation may overwrite what it is given.
+    with layer.register_forward_hook(lambda module, inputs, output: outputs.append(output.clone())):
         accuracy = _accuracy(partial(_checked_outputs, model), x, y)
     if not outputs:
         raise ValueError("the model does not call the layer, so there is nothing to perturb")
     rows = [output.reshape(-1, output.shape[-1]) for output in outputs]
-    ends = torch.stack([end for part in rows for end in (part.amin(0), part.amax(0))])
     once = len(outputs) == len(x.split(_BATCH)) and "forward" not in layer.__dict__
-    return ends.amax(0) - ends.amin(0), accuracy, outputs if once else []
+    return accuracy, rows, outputs if once else []

@@ -7,7 +7,7 @@ images; the table ``judged`` has, for each claim, the runs of the setting neares
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import pandas as pd
@@ -18,14 +18,15 @@ from metriscope.studies.judging import Criterion, Statement, Values
 from metriscope.studies.representation.accuracy.measure import last_epochs, printed, select
 from metriscope.studies.representation.centers.judge import STATEMENT as CENTERS
 from metriscope.studies.representation.collapse.judge import STATEMENT as COLLAPSE
-from metriscope.studies.representation.plan import BASE, DISTANCES, RepresentationComparing, title
+from metriscope.studies.representation.perturbations.judge import perturbation_statement
+from metriscope.studies.representation.plan import BASE, DISTANCES, title
 from metriscope.studies.representation.units.measure import INACTIVE
 
 __all__ = ["STATEMENTS"]
 
 Tables = Mapping[str, pd.DataFrame]
 
-SOURCE, PERTURBATIONS = "Oursland 2025", "Oursland 2024b"
+SOURCE = "Oursland 2025"
 # Why a margin is what it is.
 POINT = "The columns that the paper prints for one network differ by up to about a point."
 TENFOLD = "Ten times what counts as the same."
@@ -34,13 +35,8 @@ THREEFOLD = "The paper prints deviations more than tenfold apart and calls this 
 THIRD = "About two standard deviations of a network's accuracy over seeds (0.17 points in the paper)."
 AHEAD = "Best means above; the paper does not say by how much."
 FACTOR = "More stable means a smaller deviation over runs; the paper does not say by how much."
-LEVELS = "The perturbation paper's levels and its own point of accuracy within which it calls a network unharmed."
-HARM = "More than the point of accuracy within which a network counts as unharmed, at an offset of 5 % of the range."
 
 BASELINES = ("relu", "abs")
-# Levels at which scaling and clipping are said to do no harm, and offsets that are small.
-HARMLESS = (("scale", 0.1, "scaled to 10 %"), ("scale", 2.0, "scaled to 200 %"), ("clip", 0.5, "clipped at 50 %"))
-HARMFUL = (("offset", -0.05, "moved by −5 %"), ("offset", 0.05, "moved by +5 %"))
 
 
 def _difference(claim: str, a: str, b: str, region: Region, why: str, test: str = "mean", **more: Any) -> Criterion:
@@ -81,17 +77,6 @@ def _distance() -> tuple[Criterion, ...]:
     pairs = ((f"{name}-neg", name) for name in DISTANCES if not name.endswith("-neg"))
     closed = [_difference("C16", a, b, Within(0.3), THIRD, fewest=10) for a, b in pairs]
     return (*closed, *ahead, *steady)
-
-
-def _harm() -> tuple[Criterion, ...]:
-    found = []
-    for network in RepresentationComparing().perturbed:
-        for kinds, region, why in ((HARMLESS, Within(1.0), LEVELS), (HARMFUL, Below(-1.0), HARM)):
-            for kind, level, words in kinds:
-                values = Values.of("perturbed", "change", network=network, kind=kind, level=level)
-                text = f"points of training accuracy, pre-activations {words}"
-                found.append(Criterion(text, values, region, why, level=title(network)))
-    return tuple(found)
 
 
 def _runs(rows: pd.DataFrame) -> str:
@@ -146,31 +131,6 @@ def _distance_notes(tables: Tables) -> str:
     )
 
 
-def _harm_notes(tables: Tables) -> str:
-    return (
-        f"{_runs(tables['perturbed'])} Without a bias in the second layer scaling cannot change which output is "
-        "largest: there it is algebra, and evidence only with a bias."
-    )
-
-
-def _ends(tables: Tables) -> tuple[Evidence, ...]:
-    """Return the levels between which accuracy holds, beside the printed ones."""
-    theirs = printed("perturbation").set_index(["network", "kind"])
-    rows = []
-    for (network, kind), part in tables["ranges"].groupby(["network", "kind"], sort=False):
-        known = (network, kind) in theirs.index
-        there = _levels(float(theirs.loc[(network, kind), end]) for end in ("low", "high")) if known else None
-        label = f"{title(str(network))}: {kind} within which accuracy holds, medians"
-        ours = _levels(float(part[end].median()) for end in ("low", "high"))
-        rows.append(Evidence(label, ours, there, PERTURBATIONS if known else ""))
-    return tuple(rows)
-
-
-def _levels(ends: Iterable[float]) -> str:
-    texts = ["any" if math.isinf(v) or math.isnan(v) else f"{100 * v:.3g} %".replace("-", "−") for v in ends]
-    return " to ".join(texts)
-
-
 def _statement(claim: str, text: str, criteria: tuple[Criterion, ...], **more: Any) -> Statement:
     """Return a claim of the paper on accuracies, with its runs as a note and the printed accuracies as evidence."""
     usual: dict[str, Any] = {"source": SOURCE, "notes": lambda tables: _runs(select(tables["judged"], claim=claim))}
@@ -185,8 +145,7 @@ STATEMENTS = (
     _statement("C15", "A bias in the second layer changes little.", _bias(), factor="network"),
     _statement("C16", "OffsetL2 networks are best and most stable, and the gap between normal and Neg closes.",
                _distance(), notes=_distance_notes),
-    _statement("C17", "Scaling and clipping of pre-activations are harmless, small offsets are not.",
-               _harm(), source=f"{PERTURBATIONS}, {SOURCE}", factor="network", notes=_harm_notes, evidence=_ends),
+    perturbation_statement(_runs),
     COLLAPSE,
     CENTERS,
 )  # fmt: skip

@@ -6,7 +6,7 @@ Axes: N images, D pixels. Networks are measured in the setting nearest to the pa
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
@@ -14,8 +14,9 @@ import pandas as pd
 import torch
 from jaxtyping import Float, Float32, Int64
 from threadpoolctl import threadpool_limits
-from torch import Tensor
+from torch import Tensor, nn
 
+from metriscope.data import digest
 from metriscope.data.registry import row
 from metriscope.nn import architectures
 from metriscope.runs import Driver, Finished, Record, Result, Run, once
@@ -25,7 +26,14 @@ from metriscope.studies.representation.accuracy.measure import Curves, Density
 from metriscope.studies.representation.centers import measure as centers
 from metriscope.studies.representation.centers.plan import Centers
 from metriscope.studies.representation.collapse import measure as collapse
-from metriscope.studies.representation.plan import RepresentationComparing, RepresentationTraining, Setting
+from metriscope.studies.representation.perturbations import measure as perturbations
+from metriscope.studies.representation.perturbations.plan import (
+    NETWORKS,
+    PublishedLevels,
+    judged_levels,
+    published_runs,
+)
+from metriscope.studies.representation.plan import PERTURBED, RepresentationComparing, RepresentationTraining, Setting
 from metriscope.studies.representation.prototypes import measure as prototypes
 from metriscope.studies.representation.train import TrainedNetwork, images, tagged
 from metriscope.studies.representation.units import measure as units
@@ -81,9 +89,13 @@ def measure(plan: plans.RepresentationPlan, runs: Finished, driver: Driver) -> R
     found = ordered(TrainedNetwork(job, run.table("history"), run.table("dead"), run) for job, run in done.items())
     short = f"The budget ended before all was done: {len(found)} of {runs.asked} runs are finished and shown."
     missing = (short,) if len(found) < runs.asked else ()
+    # Replays of the perturbation paper are measured by its definitions, and are no part of the other paper's tables.
+    apart = tuple(run for run in found if run.job.replay == PERTURBED)
+    rest = tuple(run for run in found if run.job.replay != PERTURBED)
     # Thousands of small products: several threads for each cost more than they save, far more on a busy machine.
     with threadpool_limits(limits=1):
-        return Inspection(plan, found, driver).results((*plan.deviations(), *missing))
+        results = Inspection(plan, rest, driver).results((*plan.deviations(), *missing))
+        return replace(results, tables={**results.tables, **Inspection(plan, apart, driver).replayed()})
 
 
 def recorded(records: Sequence[Record]) -> RepresentationResults:
@@ -93,11 +105,14 @@ def recorded(records: Sequence[Record]) -> RepresentationResults:
         # The first records are of a class that was named Training.
         return [record for record in records if record.kind.removeprefix("Representation") == kind]
 
-    found = [TrainedNetwork(_training(r.spec), r.table("history"), r.table("dead")) for r in of("Training")]
+    trained = [TrainedNetwork(_training(r.spec), r.table("history"), r.table("dead")) for r in of("Training")]
+    found = [run for run in trained if run.job.replay != PERTURBED]
     levels = [(_training(r.spec["training"]), r.table("levels")) for r in of("Perturbing")]
     layers = [(_training(r.spec["training"]), r.frames) for r in of("Prototypes") if r.tables]
+    replays = [(_training(r.spec["training"]), r) for r in of("PublishedLevels")]
     common = gathered(ordered(found), levels, layers, RepresentationComparing())
     places = [(_training(r.spec["training"]), r.frames) for r in of("Centers")]
+    common["tables"] |= perturbations.gather([pair for pair in replays if pair[0].replay == PERTURBED])
     common["tables"] |= centers.gather(places, common["tables"]["runs"])
     common["tables"] |= collapse.gather(collapse.cells_of(of("CollapseCell")), "record")
     return RepresentationResults(**common)
@@ -169,6 +184,8 @@ class Inspection:
         levels = [(job.training, run.table("levels")) for job, run in perturbed.items()]
         tables = [(job.training, {n: run.table(n) for n in run.tables}) for job, run in layers.items() if run.tables]
         common = gathered(self.runs, levels, tables, asked)
+        judged = self._published([judged_levels(run.job) for run in self._nearest(NETWORKS)], "published levels")
+        common["tables"]["harm"] = perturbations.harm((job.training, run) for job, run in judged.items())
         if len(planes := self._planes()):
             common["tables"] |= {"planes": planes, "crossed": units.crossed(planes)}
         common["tables"] |= centers.gather(self._centers(), common["tables"]["runs"])
@@ -184,6 +201,23 @@ class Inspection:
             seen={name: {k: v.numpy() for k, v in drawn[name].items()} for name in inside.images if name in drawn},
             alphas={name: first[name] for name in names},
         )
+
+    def replayed(self) -> dict[str, pd.DataFrame]:
+        """Return the tables of replayed networks: these runs, and the recorded ones of the published runs."""
+        found = self._published([PublishedLevels(run.job) for run in self.runs], "perturbed replays")
+        models = {model for part in self.plan.parts for model in part.models}
+        rest = [job for job in published_runs(models, digest(plans.PAPER.data)) if job not in found]
+        every = {**found, **self.driver.recorded(rest)}
+        return perturbations.gather([(job.training, measured) for job, measured in every.items()])
+
+    def _published(self, asked: Sequence[PublishedLevels], label: str) -> Mapping[PublishedLevels, Run]:
+        """Return the accuracies of trained networks at the levels that the perturbation paper prints."""
+        histories = {run.job: run.history for run in self.runs}
+
+        def compute(spec: PublishedLevels, model: nn.Sequential, x: Tensor, y: Tensor) -> Result:
+            return perturbations.perturbed(spec, model, x, y, histories[spec.training])
+
+        return self._performed(asked, compute, label) if asked else {}
 
     def _nearest(self, names: Iterable[str]) -> list[TrainedNetwork]:
         """Return the runs of each network in the setting nearest to the paper's that has any, in order of seed."""
@@ -209,7 +243,7 @@ class Inspection:
         """Return stored measurements of trained networks, after computing those that are missing."""
         models = {run.job: run for run in self.runs}
 
-        def work(spec: plans.Perturbing | plans.Prototypes | Centers) -> Result:
+        def work(spec: plans.Perturbing | plans.Prototypes | PublishedLevels | Centers) -> Result:
             return compute(spec, models[spec.training].model, *self.view(spec.training, spec.sample))
 
         return self.driver.perform(specs, once(work), f"{plans.NAME}: {label}")

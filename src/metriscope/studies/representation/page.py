@@ -9,6 +9,7 @@ from metriscope.studies.representation.accuracy.measure import last_epochs
 from metriscope.studies.representation.centers import page as centers
 from metriscope.studies.representation.collapse import page as collapse
 from metriscope.studies.representation.measure import RepresentationResults
+from metriscope.studies.representation.perturbations import page as perturbations
 from metriscope.studies.representation.plan import NAME, TITLE, RepresentationPlan
 from metriscope.studies.representation.prototypes import page as prototypes
 from metriscope.studies.representation.units import page as units
@@ -20,8 +21,11 @@ def sections(
     plan: RepresentationPlan | None, results: RepresentationResults, claims: tuple[Claim, ...]
 ) -> tuple[Section, ...]:
     """Return the study's sections in reading order; a sentence stands for each part that could not be measured."""
+    replayed = perturbations.sections(results.tables)
     if not results.settings:
-        return (Section(TITLE, (Prose(_introduction(results) + "\n\nNo run is finished."),)),)
+        opening = Prose(_introduction(results) + ("" if replayed else "\n\nNo run is finished."))
+        verdicts = (Section("Verdicts", (Ledger(claims),)),) if replayed else ()
+        return (Section(TITLE, (opening,)), *replayed, *verdicts)
     return (
         Section(TITLE, (Prose(_introduction(results)), *accuracy.blocks(results))),
         accuracy.tests(results),
@@ -31,6 +35,7 @@ def sections(
         centers.section(results.tables),
         prototypes.section(results),
         units.perturbations(results),
+        *replayed,
         accuracy.contradictions(results),
         Section("Verdicts C12 to C17, C26 and C27", (Ledger(claims),)),
         Section("Every number of the MNIST study", (Details("One row per run", _everything(results)),)),

@@ -75,8 +75,8 @@ def lifted(model: nn.Sequential, x: Float[Tensor, "n d"], lift: float) -> dict[s
 def _network(cell: CollapseCell, number: int, x: Float[Tensor, "n d"]) -> Classifier:
     model = start(_training(cell, number))
     if cell.lift:
-        return Classifier(f"{cell.model}-bias", lifted(model, x, cell.lift), cell.target)
-    return Classifier(cell.model, model.state_dict(), cell.target)
+        return Classifier(f"{cell.model}-bias", lifted(model, x, cell.lift), target=cell.target)
+    return Classifier(cell.model, model.state_dict(), target=cell.target)
 
 
 def pushes(z: Float[Tensor, "n c"], y: Int[Tensor, " n"]) -> tuple[Float[Tensor, " c"], Float[Tensor, " c"]]:

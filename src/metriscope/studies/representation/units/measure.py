@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from metriscope.nn import OffsetL2
 from metriscope.probes import holding_range, perturbation
-from metriscope.probes.perturbation import LEVELS
+from metriscope.probes.perturbation_levels import LEVELS
 from metriscope.runs import Result
 from metriscope.studies.representation.accuracy.measure import density
 from metriscope.studies.representation.plan import Inside, Perturbing, RepresentationComparing, RepresentationTraining

@@ -120,7 +120,9 @@ def perturbations(results: RepresentationResults) -> Section:
     """Return the section on perturbed pre-activations."""
     text = (
         "Oursland (2024b) replaces each hidden unit's pre-activation z by min(scale · z + offset · range, clip · "
-        "range), changing one of the three at a time, and asks how far accuracy holds. With ReLU or Abs and no bias in "
+        "range), changing one of the three at a time, and asks how far accuracy holds. Here the range is that of the "
+        "pre-activation; the paper's is that of the activation, and its program also keeps the largest activation "
+        "where it was. With ReLU or Abs and no bias in "
         "the second layer, scaling multiplies every output by one positive number and cannot change which is largest: "
         "only the networks with a bias test it."
     )
