@@ -1,7 +1,8 @@
 """Tables of what the runs reached: accuracies, curves, tests between networks, and what is judged.
 
 Axes: S seeds, T observed epochs. Accuracies are shares in the runs' histories and per cent from here on.
-Networks of one seed start from the same first layer, so their runs are pairs.
+With starts of our own, networks of one seed share their first layer, and their runs are pairs; replayed starts share
+nothing.
 """
 
 from __future__ import annotations
