@@ -261,6 +261,11 @@ class TrainedNetwork:
     run: Run | None = None
 
     @property
+    def origin(self) -> str:
+        """Whether the training is a run of this store, or a record."""
+        return "record" if self.run is None else "run"
+
+    @property
     def model(self) -> nn.Sequential:
         """The trained network."""
         assert self.run is not None

@@ -48,7 +48,7 @@ class Identifying:
     Sets of as many runs are drawn ``draws`` times from runs with starts of our own, or from the replayed runs where
     there are fewer than ``fewest`` of those. The starts are identified if sets as close to the printed numbers as the
     replayed one have a probability below ``alpha``; ``parts`` of the images on which dead outputs may have been counted
-    share it. Printed numbers are rounded to ``digits`` decimals.
+    share it. Fewer than ``least`` replayed runs are not compared. Printed numbers are multiples of ``rounding``.
     """
 
     network: str = "relu2"
@@ -57,4 +57,5 @@ class Identifying:
     draws: int = 9_999
     alpha: float = 0.01
     parts: tuple[str, ...] = ("train", "test")
-    digits: int = 2
+    least: int = 3
+    rounding: float = 0.01
