@@ -151,9 +151,9 @@ class Statement:
     source: str
     criteria: tuple[Criterion, ...]
     factor: str = ""
-    looks: tuple[Look, ...] = ()
     notes: Callable[[Tables], str] | None = None
     evidence: Callable[[Tables], Sequence[Evidence]] | None = None
+    looks: tuple[Look, ...] = ()
 
     def __post_init__(self) -> None:
         units = [look.units for look in self.looks]

@@ -8,6 +8,7 @@ nothing.
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -209,7 +210,7 @@ def judged(rows: pd.DataFrame, dead: pd.DataFrame, settings: Sequence[Setting]) 
     They are those of the setting nearest to the paper's protocol in which enough runs of the networks that a claim
     compares are finished. ``never`` is the share of a run's outputs that no training image activates at the end.
     """
-    counts = {s: select(rows, setting=str(s))["network"].value_counts().to_dict() for s in settings}
+    counts = {s: Counter(map(str, select(rows, setting=str(s))["network"])) for s in settings}
     ends = last_epochs(select(dead, layer="output", part="train"))
     whole = rows.merge(ends.assign(never=ends["never"] / 100)[[*WHERE, "never"]], on=list(WHERE), how="left")
     parts = []
@@ -220,7 +221,7 @@ def judged(rows: pd.DataFrame, dead: pd.DataFrame, settings: Sequence[Setting]) 
     return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
 
 
-def _chosen(counts: Mapping[Setting, Mapping[str, int]]) -> Iterator[tuple[str, Setting, tuple[str, ...]]]:
+def _chosen(counts: Mapping[Setting, Counter[str]]) -> Iterator[tuple[str, Setting, tuple[str, ...]]]:
     """Yield each claim with the setting that it is judged in, and the networks that it compares there."""
     for claim, groups in NEEDED.items():
         for names in groups:
@@ -233,12 +234,12 @@ def _chosen(counts: Mapping[Setting, Mapping[str, int]]) -> Iterator[tuple[str, 
 
 
 def _nearest(
-    fitting: Sequence[Setting], counts: Mapping[Setting, Mapping[str, int]], names: Sequence[str]
+    fitting: Sequence[Setting], counts: Mapping[Setting, Counter[str]], names: Sequence[str]
 ) -> Sequence[Setting]:
     """Return the setting nearest to the paper's with enough runs of each network; else the one with most runs."""
     needed = {s: LOOKS[0][0] if s.protocol else FEWEST for s in fitting}
-    enough = [s for s in fitting if all(counts[s].get(name, 0) >= needed[s] for name in names)]
-    most = sorted(fitting, key=lambda s: sum(counts[s].get(name, 0) for name in names), reverse=True)
+    enough = [s for s in fitting if all(counts[s][name] >= needed[s] for name in names)]
+    most = sorted(fitting, key=lambda s: sum(counts[s][name] for name in names), reverse=True)
     return (enough or most)[:1]
 
 
