@@ -9,6 +9,7 @@ from metriscope.nn import ARCHITECTURES
 from metriscope.runs.address import address
 from metriscope.studies.representation.plan import (
     BASE,
+    CODED,
     MODELS,
     PAPER,
     Part,
@@ -69,8 +70,14 @@ def test_a_pass_has_as_many_networks_as_can_be_trained_in_half_an_hour(size, epo
 
 
 def test_the_study_has_every_network_there_is():
-    assert set(MODELS) == set(ARCHITECTURES)
-    assert len(MODELS) == 16
+    assert {*MODELS, *CODED} == set(ARCHITECTURES)
+    assert (len(MODELS), len(CODED)) == (16, 4)
+
+
+def test_networks_in_the_form_of_the_code_are_run_where_they_are_named():
+    assert not {job.model for job in plan(RepresentationOptions()).asked()} & set(CODED)
+    both = plan(RepresentationOptions(models=("abs-l2-code", "abs-l2")))
+    assert both.parts == (Part(("abs-l2", "abs-l2-code"), "raw"),)
 
 
 def test_quick_needs_no_download_and_says_what_it_shortens(monkeypatch):

@@ -14,10 +14,11 @@ from tyro.conf import arg
 
 from metriscope.runs.address import added, address
 from metriscope.runs.records import find
-from metriscope.studies.representation.starts.plan import PERTURBED, REPLAYS, TABLES, replay_of
+from metriscope.studies.representation.starts.plan import REPLAYS, STARTS, TABLES, replays
 
 __all__ = [
     "BASE",
+    "CODED",
     "DISTANCES",
     "MODELS",
     "NAME",
@@ -48,10 +49,11 @@ PLAIN = ("abs", "relu", "abs2", "relu2", "abs2-neg", "relu2-neg")
 BIASED = tuple(f"{name}-bias" for name in PLAIN)
 DISTANCES = ("relu-l2", "relu-l2-neg", "abs-l2", "abs-l2-neg")
 MODELS = (*PLAIN, *BIASED, *DISTANCES)
+# The same as in the author's code, which weighs the squared difference; trained only where asked for by name.
+CODED = tuple(f"{name}-code" for name in DISTANCES)
 # The six networks of table 2, baselines first, as the tables of the paper list them.
 BASE = REPLAYS[TABLES].networks
 
-STARTS = ("author", "own")
 SIZES = {"mnist": 60_000, "mnist-5k": 4_000}
 # Networks trained side by side: few enough that the first runs of a long plan are finished early.
 WIDEST = 16
@@ -267,18 +269,12 @@ class RepresentationPlan:
             for part in self.parts
             for number in range(self.seeds)
             for model in part.models
-            for replay in self._replays(model, number)
+            for replay in replays(self.start, model, number)
         )
 
     def jobs(self) -> tuple[RepresentationTraining, ...]:
         """Return the trainings that are to be done: those without a record, unless all are to be trained again."""
         return tuple(job for job in self.asked() if self.retrain or find(NAME, address(job)) is None)
-
-    def _replays(self, model: str, number: int) -> tuple[str, ...]:
-        if self.start == "own":
-            return ("",)
-        more = replay_of(PERTURBED, model, number)
-        return (replay_of(TABLES, model, number), more) if more else (replay_of(TABLES, model, number),)
 
     def deviations(self) -> tuple[str, ...]:
         """Return one sentence for each way in which this plan differs from the paper's protocol."""
@@ -317,7 +313,7 @@ class RepresentationOptions:
     profile: Literal["quick", "paper"] = "quick"
     """How much to run: a short training on embedded data, or the paper's protocol on full MNIST."""
     models: tuple[str, ...] = MODELS
-    """Networks by name."""
+    """Networks by name; OffsetL2 networks also with `-code`, in the form of the author's code."""
     seeds: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 3, paper 20)")] = None
     """Repetitions of each network."""
     epochs: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 300, paper 5,000)")] = None
@@ -377,9 +373,10 @@ def plan(options: RepresentationOptions) -> RepresentationPlan:
 
 def _parts(parts: tuple[Part, ...], options: RepresentationOptions) -> tuple[Part, ...]:
     models, pixels = options.models, options.pixels
+    parts = (replace(parts[0], models=(*parts[0].models, *CODED)), *parts[1:])
     for model in models:
-        if model not in MODELS:
-            raise ValueError(f"unknown model {model!r}: there are {', '.join(MODELS)}")
+        if model not in parts[0].models:
+            raise ValueError(f"unknown model {model!r}: there are {', '.join(parts[0].models)}")
     if pixels is not None and pixels not in PIXELS:
         raise ValueError(f"unknown form of pixels {pixels!r}: there are {', '.join(PIXELS)}")
     if not models:

@@ -19,7 +19,7 @@ from metriscope.functional import Moments, cohens_d, holm, moments, paired_test,
 from metriscope.report import mean_text
 from metriscope.studies.published import published
 from metriscope.studies.representation.accuracy.plan import FEWEST, LOOKS
-from metriscope.studies.representation.plan import BASE, DISTANCES, NAME, WHERE, RepresentationComparing, Setting
+from metriscope.studies.representation.plan import BASE, CODED, DISTANCES, NAME, WHERE, RepresentationComparing, Setting
 from metriscope.studies.representation.train import HISTORY, TrainedNetwork, tagged
 
 __all__ = [
@@ -56,7 +56,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("relu2-neg", "relu2"), ("relu2-neg", "relu"), ("abs2-neg", "abs"), ("abs2-neg", "abs2"),
     *((f"{name}-bias", name) for name in BASE),
     ("relu-l2", "relu-l2-neg"), ("abs-l2", "abs-l2-neg"), ("relu-l2", "relu"), ("abs-l2", "abs"),
-    ("relu-l2", "relu2"), ("abs-l2-neg", "abs2-neg"),
+    ("relu-l2", "relu2"), ("abs-l2-neg", "abs2-neg"), *zip(CODED, DISTANCES, strict=True),
 )  # fmt: skip
 TESTS = ("welch", "student", "paired")
 # Networks that a claim compares; each group is judged in the setting nearest to the paper's that has all of it.

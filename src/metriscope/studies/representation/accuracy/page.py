@@ -16,7 +16,7 @@ from metriscope.report.numbers import MISSING
 from metriscope.studies.representation import figures
 from metriscope.studies.representation.accuracy.measure import printed, select
 from metriscope.studies.representation.measure import RepresentationResults
-from metriscope.studies.representation.plan import PAPER, Setting, title
+from metriscope.studies.representation.plan import CODED, PAPER, Setting, title
 
 __all__ = ["blocks", "contradictions", "over_seeds", "pairs", "section_of", "shortened", "tests"]
 
@@ -290,13 +290,19 @@ def _forms(results: RepresentationResults) -> tuple[Block, ...]:
         "differ in how they are learned (at α = 1 the formula's gradient is twice as large), and where α falls below "
         "zero the second has no real root. "
     )
-    table = results.tables["forms"]
+    table, compared = results.tables["forms"], results.tables["compared"]
+    trained = compared[compared["network"].isin(CODED)]
+    if len(trained):
+        gaps = [f"{pair} {gap:+.2f} points" for pair, gap in zip(_names(trained), trained["difference"], strict=True)]
+        text += f"Trained in both forms: {', '.join(gaps)} (see *Tests between networks*). "
     if table.empty:
         return (Prose(text + "Not compared here: no trained network with an OffsetL2 head is available."),)
-    text += (
-        "No network was trained with the other form here; the table compares both on weights trained with the formula. "
-        "Training both forms would settle what the choice does to accuracy."
-    )
+    text += "The table compares both on weights trained with the formula. "
+    if trained.empty:
+        text += (
+            "No network was trained with the other form here: `--models` with `abs-l2-code` and its like would settle "
+            "what the choice does to accuracy."
+        )
     labels = {"agree": "same class by both forms", "undefined": "distances without a real root"}
     labels["rewritten"] = "largest relative difference after squaring α"
     note = "Training images; prototypes and weights as trained; means over seeds."

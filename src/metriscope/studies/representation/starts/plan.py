@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-__all__ = ["PERTURBED", "REPLAYS", "TABLES", "Identifying", "Replay", "replay_of"]
+__all__ = ["PERTURBED", "REPLAYS", "STARTS", "TABLES", "Identifying", "Replay", "replays"]
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class Replay:
     runs: int = 20
 
 
+STARTS = ("author", "own")
 SIX = ("relu", "abs", "relu2", "abs2", "relu2-neg", "abs2-neg")
 # Both programs draw the first layer twice: PyTorch's `apply` meets it as an attribute and again inside a Sequential.
 REPLAYS = {
@@ -31,14 +32,18 @@ REPLAYS = {
 TABLES, PERTURBED = REPLAYS
 
 
-def replay_of(series: str, model: str, number: int) -> str:
-    """Return the name of a series if it has this run of this network, otherwise the empty word: a start of our own.
+def replays(start: str, model: str, number: int) -> tuple[str, ...]:
+    """Return the starts of a run: the series it is replayed from, or the empty word for a start of our own.
 
-    >>> replay_of(TABLES, "relu2", 19), replay_of(TABLES, "relu2", 20), replay_of(TABLES, "abs-l2", 0)
-    ('oursland-2025', '', '')
+    Networks of the perturbation experiment are trained twice, with a start of our own and with the published one.
+
+    >>> replays("author", "relu2", 19), replays("author", "relu2", 20), replays("author", "abs-bias", 0)
+    (('oursland-2025',), ('',), ('', 'oursland-2024b'))
     """
-    row = REPLAYS[series]
-    return series if model in row.networks and number < row.runs else ""
+    if start == "own":
+        return ("",)
+    known = [name for name, row in REPLAYS.items() if model in row.networks and number < row.runs]
+    return tuple(known) if TABLES in known else ("", *known)
 
 
 @dataclass(frozen=True)
