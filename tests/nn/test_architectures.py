@@ -25,16 +25,22 @@ LAYERS = {
 every_name = pytest.mark.parametrize("name", ARCHITECTURES)
 
 
-def test_the_table_holds_the_papers_sixteen_networks():
-    plain = [name for name in LAYERS if "l2" not in name]
-    assert set(ARCHITECTURES) == set(LAYERS) | {f"{name}-bias" for name in plain}
+def test_the_table_holds_the_papers_sixteen_networks_and_four_as_in_its_code():
+    more = {f"{name}-code" if "l2" in name else f"{name}-bias" for name in LAYERS}
+    assert set(ARCHITECTURES) == set(LAYERS) | more
+
+
+@every_name
+def test_only_the_code_weighs_squared_differences(name):
+    form = getattr(build(name, 7, 5, 3)[2], "form", None)
+    assert form == ("squared-weights" if name.endswith("-code") else "formula" if "l2" in name else None)
 
 
 @every_name
 def test_a_name_builds_its_layers_with_a_first_bias_and_a_second_only_if_asked(name):
     model = build(name, 7, 5, 3)
     assert type(model) is nn.Sequential
-    assert [type(layer) for layer in model] == LAYERS[name.removesuffix("-bias")]
+    assert [type(layer) for layer in model] == LAYERS[name.removesuffix("-bias").removesuffix("-code")]
     assert model[0].bias is not None
     assert (getattr(model[2], "bias", None) is not None) == name.endswith("-bias")
     assert model(torch.zeros(4, 7)).shape == (4, 3)

@@ -145,10 +145,13 @@ def verdict_on(statement: Statement, tables: Mapping[str, pd.DataFrame]) -> Clai
 
 
 def _check_sentences(statement: Statement, tables: Mapping[str, pd.DataFrame], claim: Claim) -> None:
-    """Every number that a sentence states is that of the tables."""
-    for criterion, requirement in zip(statement.criteria, claim.requirements, strict=True):
-        found = finding(criterion, tables)
-        assert requirement.state == found.state
+    """Every number that a sentence states is that of the tables, at the look that decided where there are looks."""
+    states = [requirement.state for requirement in claim.requirements]
+    every = {look: [finding(c, tables, look) for c in statement.criteria] for look in statement.looks or (None,)}
+    findings = next((found for found in every.values() if [f.state for f in found] == states), None)
+    assert findings is not None, (states, every)
+    for found, requirement in zip(findings, claim.requirements, strict=True):
+        criterion = found.criterion
         assert requirement.text in claim.reason
         assert requirement.why
         assert str(criterion.region) in requirement.text

@@ -29,7 +29,7 @@ def test_every_named_network_is_compiled_today():
     assert type(classifier("abs-l2", state("abs-l2"))) is Classifier
 
 
-@pytest.mark.parametrize("name", ["relu", "abs2-neg", "abs2-bias", "relu-l2-neg"])
+@pytest.mark.parametrize("name", ["relu", "abs2-neg", "abs2-bias", "relu-l2-neg", "abs-l2-code"])
 def test_autograd_and_compiled_passes_train_and_measure_alike(name):
     data = examples(x, y)
     pair = [Classifier(name, state(name)), AutogradClassifier(name, state(name))]

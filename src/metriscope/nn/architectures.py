@@ -44,6 +44,10 @@ class Head:
 HEADS: dict[str, Head] = {
     "linear": Head("Linear", fresh_linear),
     "offset-l2": Head("OffsetL2", lambda hidden, outputs, bias, g: OffsetL2(hidden, outputs, generator=g)),
+    "offset-l2-code": Head(
+        "OffsetL2 (squared weights)",
+        lambda hidden, outputs, bias, g: OffsetL2(hidden, outputs, "squared-weights", generator=g),
+    ),
 }
 
 
@@ -94,6 +98,11 @@ ARCHITECTURES = {
     "relu-l2-neg": Architecture(hidden="relu", head="offset-l2", negate=True),
     "abs-l2": Architecture(hidden="abs", head="offset-l2"),
     "abs-l2-neg": Architecture(hidden="abs", head="offset-l2", negate=True),
+    # As in the author's code, where alpha weighs the squared difference and not the difference.
+    "relu-l2-code": Architecture(hidden="relu", head="offset-l2-code"),
+    "relu-l2-neg-code": Architecture(hidden="relu", head="offset-l2-code", negate=True),
+    "abs-l2-code": Architecture(hidden="abs", head="offset-l2-code"),
+    "abs-l2-neg-code": Architecture(hidden="abs", head="offset-l2-code", negate=True),
 }
 
 

@@ -124,8 +124,8 @@ class Work:
         Returns a :class:`Pass` for a list of jobs.
     share : callable
         Returns a key for a job; only jobs with the same key can be in one pass.
-    width : int
-        Largest number of jobs in one pass.
+    width : int or callable
+        Largest number of jobs in one pass; a callable returns it for a job.
 
     Examples
     --------
@@ -136,14 +136,18 @@ class Work:
 
     begin: Callable[[Sequence[Any]], Pass]
     share: Callable[[Any], Hashable] = address
-    width: int = 1
+    width: int | Callable[[Any], int] = 1
 
     def shards(self, jobs: Iterable[Any]) -> list[list[Any]]:
         """Return lists of jobs, each for one pass, in the order in which the jobs were given."""
         groups: dict[Hashable, list[Any]] = {}
         for job in jobs:
             groups.setdefault(self.share(job), []).append(job)
-        return [some[i : i + self.width] for some in groups.values() for i in range(0, len(some), self.width)]
+        found = []
+        for some in groups.values():
+            width = self.width(some[0]) if callable(self.width) else self.width
+            found += [some[i : i + width] for i in range(0, len(some), width)]
+        return found
 
 
 @dataclass

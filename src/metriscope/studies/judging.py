@@ -8,6 +8,9 @@ all must hold. *Contradicted*: one lies wholly outside, at level ALPHA after Hol
 criteria. *Depends*: supported at one level of the claim's factor and contradicted at another. Everything else is
 *undecided*. Holm's correction is applied once more over the claims of a study. Every sentence is built from the
 numbers it states.
+
+Where runs by the source's own protocol become more with time, a claim may have :class:`Look` s: it is decided at the
+first look whose criteria decide it, each look at a level of its own.
 """
 
 from __future__ import annotations
@@ -25,7 +28,7 @@ from metriscope.studies.published import matching
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ALPHA", "Criterion", "Finding", "Statement", "Values", "finding", "judge"]
+__all__ = ["ALPHA", "Criterion", "Finding", "Look", "Statement", "Values", "finding", "judge"]
 
 ALPHA = 0.05
 # The strength "protocol" needs at least this many independent units run by the source's own protocol.
@@ -34,8 +37,8 @@ PROTOCOL_UNITS = 5
 SCALES = {0.5: "halved", 2.0: "doubled"}
 
 Tables = Mapping[str, "pd.DataFrame"]
-# The sample of a criterion and how strong it is, or why there is none.
-_Sampled: TypeAlias = "tuple[EvidenceSample, Strength] | str"
+# The values of a criterion, or why there are none.
+_Sampled: TypeAlias = "_Groups | str"
 
 
 @dataclass(frozen=True)
@@ -101,13 +104,14 @@ class Finding:
     p_outside: float = 1.0
     open_reason: str = ""
     strength: Strength = "not run"
+    alpha: float = ALPHA
 
     @property
     def state(self) -> str:
-        """``holds``, ``fails`` or ``open``, at level ALPHA without corrections."""
+        """``holds``, ``fails`` or ``open``, at level ``alpha`` without corrections."""
         if self.open_reason:
             return "open"
-        return "holds" if self.p_inside <= ALPHA else "fails" if self.p_outside <= ALPHA else "open"
+        return "holds" if self.p_inside <= self.alpha else "fails" if self.p_outside <= self.alpha else "open"
 
     @property
     def sentence(self) -> str:
@@ -118,16 +122,28 @@ class Finding:
             return f"{place}{c.text} (required {c.region}): {self.open_reason}"
         if self.strength == "exact":
             return f"{place}{c.text} {number(self.estimate)} (required {c.region})"
-        ends = f"({1 - 2 * ALPHA:.0%} interval {number(self.low)} to {number(self.high)})"
+        ends = f"({1 - 2 * self.alpha:.0%} interval {number(self.low)} to {number(self.high)})"
         return f"{place}{c.text} {number(self.estimate)} {ends}, {self.units} {c.units} (required {c.region})"
+
+
+@dataclass(frozen=True)
+class Look:
+    """A test of a growing sample: of the units numbered 0 to ``units`` - 1, at level ``alpha``.
+
+    It takes place when every criterion of the claim has all of these units, so that later ones cannot change it.
+    """
+
+    units: int
+    alpha: float
 
 
 @dataclass(frozen=True)
 class Statement:
     """A published claim with its criteria.
 
-    ``factor`` names what the criteria's levels are levels of. ``notes`` and ``evidence`` add sentences and numbers
-    that are not tested; they are functions of the tables.
+    ``factor`` names what the criteria's levels are levels of. ``looks``: when runs by the source's protocol are tested;
+    without looks, and for other runs, all are tested once at level ALPHA. ``notes`` and ``evidence`` add sentences and
+    numbers that are not tested; they are functions of the tables.
     """
 
     id: str
@@ -137,33 +153,66 @@ class Statement:
     factor: str = ""
     notes: Callable[[Tables], str] | None = None
     evidence: Callable[[Tables], Sequence[Evidence]] | None = None
+    looks: tuple[Look, ...] = ()
+
+    def __post_init__(self) -> None:
+        units = [look.units for look in self.looks]
+        if units != sorted(set(units)) or sum(look.alpha for look in self.looks) > ALPHA * (1 + 1e-9):
+            raise ValueError(f"looks need rising numbers of units and levels that add up to at most {ALPHA}")
 
 
-def finding(criterion: Criterion, tables: Tables) -> Finding:
-    """Return the test result of a criterion."""
-    return _finding(criterion, tables, _sample(criterion, tables), 1.0)
+@dataclass(frozen=True, eq=False)
+class _Groups:
+    """The values of a criterion, one or two groups indexed by unit; whether all are by the source's protocol."""
+
+    parts: tuple[pd.Series, ...]
+    protocol: bool
+    paired: bool
+
+    def reaches(self, look: Look) -> bool:
+        """Whether every group has all units of a look."""
+        return all(set(range(look.units)) <= set(part.index) for part in self.parts)
+
+    def sample(self, look: Look | None) -> EvidenceSample:
+        """Return the sample of all units, or of those of a look."""
+        parts = self.parts if look is None else [part[part.index < look.units] for part in self.parts]
+        return EvidenceSample.of(parts, self.paired)
 
 
-def _finding(criterion: Criterion, tables: Tables, found: _Sampled, scale: float) -> Finding:
+def finding(criterion: Criterion, tables: Tables, look: Look | None = None) -> Finding:
+    """Return the test result of a criterion, of all units or of those of a look."""
+    return _finding(criterion, tables, _sample(criterion, tables), 1.0, look)
+
+
+def _finding(criterion: Criterion, tables: Tables, found: _Sampled, scale: float, look: Look | None) -> Finding:
     """Return what a sample says about a criterion with its margin multiplied by ``scale``."""
+    alpha = ALPHA if look is None else look.alpha
     if isinstance(found, str):
         silent = any(v.rows(tables) is None for v in filter(None, (criterion.values, criterion.minus)))
-        return Finding(criterion, open_reason=found, strength="not run" if silent else "hint")
-    sample, strength = found
-    test, units = TESTS[criterion.test], sample.units
-    needed = max(criterion.fewest, test.fewest(criterion.region, ALPHA))
+        return Finding(criterion, open_reason=found, strength="not run" if silent else "hint", alpha=alpha)
+    sample, test = found.sample(look), TESTS[criterion.test]
+    units, strength = sample.units, _strength_of(criterion, found.protocol, sample.units)
+    needed = max(criterion.fewest, test.fewest(criterion.region, alpha))
+    if look is not None and not found.reaches(look):
+        needed = max(needed, look.units)
     if criterion.test != "exact" and units < needed:
         reason = f"{units} {criterion.units}, {needed} are needed"
-        return Finding(criterion, units=units, open_reason=reason, strength=strength)
-    estimate, low, high = test.interval(sample, 1 - 2 * ALPHA)
+        return Finding(criterion, units=units, open_reason=reason, strength=strength, alpha=alpha)
+    estimate, low, high = test.interval(sample, 1 - 2 * alpha)
     if not math.isfinite(estimate):
-        return Finding(criterion, units=units, open_reason="the value is undefined", strength=strength)
+        return Finding(criterion, units=units, open_reason="the value is undefined", strength=strength, alpha=alpha)
     inside, outside = test.p_region(sample, criterion.region.scaled(scale))
-    return Finding(criterion, estimate, low, high, units, inside, outside, strength=strength)
+    return Finding(criterion, estimate, low, high, units, inside, outside, strength=strength, alpha=alpha)
+
+
+def _strength_of(criterion: Criterion, protocol: bool, units: int) -> Strength:
+    if criterion.test == "exact":
+        return "exact"
+    return "protocol" if protocol and units >= PROTOCOL_UNITS else "hint"
 
 
 def _sample(criterion: Criterion, tables: Tables) -> _Sampled:
-    """Return the sample of a criterion and how strong it is, or why there is none."""
+    """Return the values of a criterion, or why there are none."""
     groups, protocol = [], True
     for values in filter(None, (criterion.values, criterion.minus)):
         rows = values.rows(tables)
@@ -180,15 +229,15 @@ def _sample(criterion: Criterion, tables: Tables) -> _Sampled:
         protocol &= "protocol" in rows and bool(rows["protocol"].all())
         averaged = criterion.unit in rows and criterion.test != "exact"
         groups.append(column.groupby(rows[criterion.unit]).mean() if averaged else column)
-    sample = EvidenceSample.of(groups, criterion.paired)
-    if criterion.test == "exact":
-        return sample, "exact"
-    return sample, "protocol" if protocol and sample.units >= PROTOCOL_UNITS else "hint"
+    return _Groups(tuple(groups), protocol, criterion.paired)
 
 
 @dataclass(frozen=True)
 class _Ruling:
-    """A verdict before the correction over claims: the findings it rests on and its p-value."""
+    """A verdict before the correction over claims: the findings it rests on and its p-value.
+
+    ``p`` of a look is multiplied by ALPHA over the look's level, so that it is at most ALPHA where the look decides.
+    """
 
     verdict: Verdict
     p: float
@@ -196,21 +245,54 @@ class _Ruling:
     supported: tuple[str, ...] = ()
     contradicted: tuple[str, ...] = ()
     corrected: bool = False
+    look: Look | None = None
+    waits: bool = False
 
 
 def _rule(statement: Statement, tables: Tables, samples: Mapping[Criterion, _Sampled], scale: float) -> _Ruling:
-    findings = tuple(_finding(c, tables, samples[c], scale) for c in statement.criteria)
+    """Return the ruling of the first look that decides; of the last one that took place, or of no look, otherwise.
+
+    For the correction over claims, the p-value is the smallest of all looks with this verdict: the levels of the looks
+    add up to ALPHA, so that this is a p-value too.
+    """
+    groups = [found for c in statement.criteria if not isinstance(found := samples[c], str)]
+    if not statement.looks or not all(found.protocol for found in groups):
+        return _look(statement, tables, samples, scale)
+    whole = len(groups) == len(statement.criteria)
+    taken = [look for look in statement.looks if whole and all(found.reaches(look) for found in groups)]
+    if not taken:
+        first = _look(statement, tables, samples, scale, statement.looks[0])
+        return replace(first, verdict="undecided", p=1.0, supported=(), contradicted=(), waits=True)
+    rulings = [_look(statement, tables, samples, scale, look) for look in taken]
+    first = next((ruling for ruling in rulings if ruling.verdict != "undecided"), rulings[-1])
+    return replace(first, p=min(ruling.p for ruling in rulings if ruling.verdict == first.verdict))
+
+
+def _look(
+    statement: Statement,
+    tables: Tables,
+    samples: Mapping[Criterion, _Sampled],
+    scale: float,
+    look: Look | None = None,
+) -> _Ruling:
+    """Return what the criteria say of all units, or of those of a look."""
+    findings = tuple(_finding(c, tables, samples[c], scale, look) for c in statement.criteria)
+    ruling = _ruled(statement, findings, ALPHA if look is None else look.alpha)
+    return ruling if look is None else replace(ruling, p=min(1.0, ruling.p * ALPHA / look.alpha), look=look)
+
+
+def _ruled(statement: Statement, findings: tuple[Finding, ...], alpha: float) -> _Ruling:
     outside = holm([f.p_outside for f in findings])
     levels = dict.fromkeys(f.criterion.level for f in findings)
     inside = {k: max(f.p_inside for f in findings if f.criterion.level == k) for k in levels}
     corrected = list(zip(findings, map(float, outside), strict=True))
     against = {k: min(p for f, p in corrected if f.criterion.level == k) for k in levels}
-    bad = tuple(k for k, p in against.items() if p <= ALPHA)
-    if max(inside.values()) <= ALPHA:
+    bad = tuple(k for k, p in against.items() if p <= alpha)
+    if max(inside.values()) <= alpha:
         return _Ruling("supported", max(inside.values()), findings, tuple(levels))
     # "Some level holds" picks the best of several levels, so it is corrected; "all levels hold" picks none.
     some = dict(zip(inside, map(float, holm(inside.values())), strict=True))
-    good = tuple(k for k, p in some.items() if p <= ALPHA)
+    good = tuple(k for k, p in some.items() if p <= alpha)
     if good and bad and statement.factor:
         p = max(min(some[k] for k in good), min(against[k] for k in bad))
         return _Ruling("depends", p, findings, good, bad)
@@ -248,14 +330,31 @@ def _reason(statement: Statement, ruling: _Ruling, tables: Tables, flips: Mappin
     if ruling.verdict == "depends":
         good, bad = ", ".join(ruling.supported), ", ".join(ruling.contradicted)
         parts.insert(0, f"Depends on the {statement.factor}: supported for {good}, contradicted for {bad}.")
+    parts += _look_sentence(statement, ruling)
     if ruling.corrected:
         parts.append("Undecided after Holm's correction over the claims of this study.")
-    elif ruling.verdict == "undecided" and any(f.state == "fails" for f in ruling.findings):
+    elif ruling.verdict == "undecided" and not ruling.waits and any(f.state == "fails" for f in ruling.findings):
         parts.append("What fails does so only before Holm's correction over the criteria of this claim.")
     parts += [f"With margins {word} the verdict is {verdict}." for word, verdict in flips.items()]
     if statement.notes and _strength(ruling) != "not run":
         parts.append(statement.notes(tables))
     return " ".join(part for part in parts if part)
+
+
+def _look_sentence(statement: Statement, ruling: _Ruling) -> list[str]:
+    """Say at which look a claim was decided, or which is the next."""
+    if ruling.look is None or not any(f.units for f in ruling.findings):
+        return []
+    i, units = statement.looks.index(ruling.look), statement.criteria[0].units
+    text = (
+        f"look {i + 1} of {len(statement.looks)} (the first {ruling.look.units} {units}, level {ruling.look.alpha:g})"
+    )
+    if ruling.verdict != "undecided" or ruling.corrected:
+        return [f"Decided at {text}."]
+    if ruling.waits:
+        return [f"Waits for {text}."]
+    more = statement.looks[i + 1 : i + 2]
+    return [f"Not decided at {text}{f'; the next look is at {more[0].units} {units}' if more else ''}."]
 
 
 def _origin(statement: Statement, tables: Tables) -> str:

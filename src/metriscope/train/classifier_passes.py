@@ -22,7 +22,9 @@ from metriscope.train.sparse_points import GROUP
 __all__ = ["Room", "aligned", "descend", "learn", "measure", "prepare", "room", "spaced"]
 
 HIDDEN = {"relu": 0, "abs": 1}
-HEADS = {"linear": 0, "offset-l2": 1}
+HEADS = {"linear": 0, "offset-l2": 1, "offset-l2-code": 2}
+# The head in which ``alpha`` weighs squared differences, not differences.
+SQUARED = HEADS["offset-l2-code"]
 OUTPUTS = {None: 0, "relu": 1, "abs": 2}
 RELU, ABS = OUTPUTS["relu"], OUTPUTS["abs"]
 
@@ -123,6 +125,18 @@ def _distances(h: Any, mu: Any, alpha: Any, y: Any, classes: int) -> None:
             y[c, g] = F(math.sqrt(total))
 
 
+@compiled
+def _squared_distances(h: Any, mu: Any, alpha: Any, y: Any, classes: int) -> None:
+    for c in range(classes):
+        for g in range(GROUP):
+            total = ZERO
+            for k in range(h.shape[1]):
+                part = h[g, k] - mu[c, k]
+                total += alpha[c, k] * (part * part)
+            # Negative weights may leave no real root.
+            y[c, g] = F(math.sqrt(total)) if total >= ZERO else F(math.nan)
+
+
 @_inlined
 def _output(y: Any, output: int, sign: Any) -> Any:
     if output == RELU:
@@ -203,7 +217,9 @@ def _forward(side: Any, group: int, first: int, weights: Any, kinds: Any, room: 
             z[first + g, k] = lift[k]
     _multiply(side, group, plane, z, len(lift))
     _activate(z, first, hidden, h)
-    if head:
+    if head == SQUARED:
+        _squared_distances(h, weight, alpha, y, len(offset))
+    elif head:
         _distances(h, weight, alpha, y, len(offset))
     else:
         _linear(h, weight, offset, y, len(offset))
@@ -306,8 +322,8 @@ def _count(h: Any, y: Any, labels: Any, kinds: Any, active: Any) -> None:
 
 
 @compiled
-def prepare(values: Any, derived: Any, background: Any) -> None:
-    """Compute what a pass derives from the weights: biases that include the background, and squared ``alpha``."""
+def prepare(values: Any, derived: Any, kinds: Any, background: Any) -> None:
+    """Compute what a pass derives from the weights: biases that include the background, and weights of squares."""
     plane, bias, _, alpha, _ = values
     lift, squares = derived
     lift.fill(ZERO)
@@ -318,7 +334,7 @@ def prepare(values: Any, derived: Any, background: Any) -> None:
         lift[k] = bias[k] + background * lift[k]
     for c in range(len(alpha)):
         for k in range(len(lift)):
-            squares[c, k] = alpha[c, k] * alpha[c, k]
+            squares[c, k] = alpha[c, k] if kinds[1] == SQUARED else alpha[c, k] * alpha[c, k]
 
 
 @compiled
@@ -341,6 +357,7 @@ def descend(values: Any, squares: Any, gradients: Any, kinds: Any, steps: Any) -
         for k in range(len(bias)):
             change = one[2][c, k] + two[2][c, k]
             weight[c, k] -= head_rate * (-squares[c, k] * change if kinds[1] else change)
-            alpha[c, k] -= alpha_rate * alpha[c, k] * (one[3][c, k] + two[3][c, k])
+            slope = HALF if kinds[1] == SQUARED else alpha[c, k]
+            alpha[c, k] -= alpha_rate * slope * (one[3][c, k] + two[3][c, k])
     for c in range(len(offset)):
         offset[c] -= offset_rate * (one[4][c] + two[4][c])

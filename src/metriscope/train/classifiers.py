@@ -95,7 +95,7 @@ class Classifier:
         from metriscope.train import classifier_passes as passes
 
         row, self.factors = ARCHITECTURES[architecture], factors
-        self.distances, self.biased = row.head == "offset-l2", row.bias
+        self.distances, self.biased = row.head != "linear", row.bias
         first, head = (_matrix(architecture, state, name) for name in ("0.weight", self._head))
         (self.units, self.features), self.classes = first, head[0]
         sign = np.float32(-1 if row.negate else 1)
@@ -266,7 +266,7 @@ def _train(
         passes.learn(arrays, (cuts[part], cuts[part + 1]), weights, results, network.kinds, rooms[part])
 
     for epoch in range(epochs):
-        passes.prepare(*weights, packed.background)
+        passes.prepare(*weights, network.kinds, packed.background)
         list(mapped(lambda part, e=epoch: learn(e, part), range(PARTS)))
         passes.descend(network.values, network.derived[1], gradients, network.kinds, steps)
     return scores.sum(axis=1)
@@ -288,7 +288,7 @@ def _measure(network: Network, data: Examples) -> tuple[np.ndarray, np.ndarray, 
         return network.measure(data.x, data.y, passes.ACTIVE)
     scores, active = np.zeros(2), (np.zeros(network.units), np.zeros(network.classes))
     weights, packed = (network.values, network.derived), data.packed
-    passes.prepare(*weights, packed.background)
+    passes.prepare(*weights, network.kinds, packed.background)
     arrays = (packed.forward.arrays, data.labels)
     passes.measure(arrays, weights, network.kinds, network.room(packed.rows), scores, active)
     return (scores, *active)

@@ -54,22 +54,23 @@ def dead(output, never=0, epochs=EPOCHS):
     return pd.DataFrame(rows)
 
 
-def job(name, seed, pixels="raw", paper=False):
+def job(name, seed, pixels="raw", paper=False, replay=""):
     """Return a training of the paper's size if asked, else of 1,000 epochs on 200 images."""
     size = {"data": "mnist", "train_size": 60_000} if paper else {"data": "mnist-5k", "train_size": 200}
     sizes = {"features": PIXELS, "hidden": HIDDEN, "classes": CLASSES}
-    return RepresentationTraining(name, seed, pixels=pixels, epochs=5_000 if paper else 1_000, **size, **sizes)
+    epochs = 5_000 if paper else 1_000
+    return RepresentationTraining(name, seed, pixels=pixels, epochs=epochs, replay=replay, **size, **sizes)
 
 
 def network(name, seed):
     return build(name, PIXELS, HIDDEN, CLASSES, generator=stream(seed, name)).eval().requires_grad_(False)
 
 
-def run(name, seed, accuracy, never=0, pixels="raw", paper=False, model=True):
+def run(name, seed, accuracy, never=0, pixels="raw", model=True, **more):
     """Return one run, with or without its network."""
     weights = Weights(network(name, seed).state_dict()) if model else None
     records = (history(accuracy), dead("2" in name and "l2" not in name, never))
-    return TrainedNetwork(job(name, seed, pixels, paper), *records, weights)
+    return TrainedNetwork(job(name, seed, pixels, **more), *records, weights)
 
 
 def runs(accuracies, never=None, pixels=("raw",), **more):

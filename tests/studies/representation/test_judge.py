@@ -21,7 +21,7 @@ NOISE = (3, -1, 2, -4, 1, 0, -2, 4, -3, 1, -1, 0)
 def accuracies(seeds=SEEDS, **change):
     """Return the printed pattern over seeds; Abs2-Neg and ReLU2 spread far more than the others."""
     means = {**GOOD, **{f"{name}-bias": GOOD[name] for name in BASE}, **change}
-    spread = {name: 0.02 if name in ("abs2-neg", "relu2", "abs2-neg-bias", "relu2-bias") else 1e-4 for name in means}
+    spread = {name: 1e-3 if name in ("abs2-neg", "relu2", "abs2-neg-bias", "relu2-bias") else 1e-4 for name in means}
     spread |= {name: 2e-5 for name in means if "-l2" in name}
     for name in BASE:
         spread[f"{name}-bias"] = spread[name]
@@ -60,7 +60,10 @@ def test_the_printed_pattern_by_the_papers_protocol_is_supported():
     assert [found[f"C{n}"].verdict for n in range(12, 18)] == ["supported"] * 5 + ["undecided"]
     assert [found[f"C{n}"].strength for n in range(12, 18)] == ["protocol"] * 5 + ["not run"]
     assert "ReLU − ReLU2, points 45.5 " in found["C12"].reason
-    assert "makes active 0.300 (90% interval 0.300 to 0.300), 12 runs (required > 0.100)" in found["C12"].reason
+    assert "makes active 0.300 (97% interval 0.300 to 0.300), 10 runs (required > 0.100)" in found["C12"].reason
+    # The bootstrap and the margins of 0.3 points need ten runs; C13 is decided by five.
+    looks = {"C12": 2, "C13": 1, "C15": 2, "C16": 2}
+    assert all(f"Decided at look {look} of 3" in found[claim].reason for claim, look in looks.items())
     assert "Runs: 5,000 epochs, raw pixels, 60,000 images of mnist (ReLU: 12, ReLU2: 12)." in found["C12"].reason
 
 
@@ -106,16 +109,17 @@ def test_few_runs_of_the_papers_protocol_are_hints_and_fewer_than_stated_decide_
     assert "4 runs, 10 are needed" in found["C15"].reason
     one = judged(accuracies(range(1)), paper=True)
     assert {claim.verdict for claim in one.values()} == {"undecided"}
-    assert "1 runs, 3 are needed" in one["C13"].reason
+    assert "1 runs, 5 are needed" in one["C13"].reason
 
 
-def test_a_claim_is_judged_in_the_setting_nearest_to_the_papers_that_has_its_networks():
+def test_a_claim_is_judged_in_the_setting_nearest_to_the_papers_that_has_enough_runs_of_its_networks():
     values = only("C14", accuracies(range(3)))
     short, paper = runs(values, model=False), runs({"abs": [0.95] * 3}, model=False, paper=True)
     tables = recorded((*paper, *short)).tables["judged"]
     assert set(tables[tables["claim"] == "C14"]["setting"]) == {"1,000 epochs, raw pixels, 200 images of mnist-5k"}
-    both = (*runs(values, model=False, paper=True), *short)
-    assert recorded(both).tables["judged"]["protocol"].all()
+    for count, protocol in ((5, True), (4, False)):
+        both = (*runs(only("C14", accuracies(range(count))), model=False, paper=True), *short)
+        assert set(recorded(both).tables["judged"]["protocol"]) == {protocol}
 
 
 def test_dead_outputs_are_shares_of_outputs_at_the_end():

@@ -15,7 +15,7 @@ from metriscope.runs import Driver, Store
 from metriscope.studies.published import published
 from metriscope.studies.representation.accuracy import measure as accuracy
 from metriscope.studies.representation.measure import Inspection
-from metriscope.studies.representation.plan import Inside, Prototypes, RepresentationComparing
+from metriscope.studies.representation.plan import MODELS, Inside, Prototypes, RepresentationComparing
 from metriscope.studies.representation.prototypes import measure as prototypes
 from metriscope.studies.representation.units import measure as units
 from studies.representation.made import EPOCHS, QUICK, Weights, images, inspected, job, network, recorded, run, runs
@@ -29,10 +29,8 @@ def rows_of(accuracies):
 
 
 def test_every_printed_network_is_an_architecture_and_table_5_repeats_table_2():
-    from metriscope.nn import architectures
-
     table = published("representation").query("metric == 'test_accuracy'")
-    assert set(table["network"]) == set(architectures())
+    assert set(table["network"]) == set(MODELS)
     wide = table.pivot(index="network", columns="column", values="mean")
     both = wide.dropna(subset=["table 2", "table 5"])
     assert len(both) == 6

@@ -5,7 +5,6 @@ from html.parser import HTMLParser
 
 import pytest
 
-from metriscope.nn import architectures
 from metriscope.report import Page, Prose, render
 from metriscope.report.markdown import markdown, verdicts_text
 from metriscope.studies.judging import judge
@@ -13,9 +12,10 @@ from metriscope.studies.representation.accuracy.page import shortened
 from metriscope.studies.representation.judge import STATEMENTS
 from metriscope.studies.representation.measure import RepresentationResults
 from metriscope.studies.representation.page import sections
+from metriscope.studies.representation.plan import MODELS
 from studies.representation.made import inspected, recorded, runs
 
-ALL = {name: (0.9, 0.92, 0.91) for name in architectures()}
+ALL = {name: (0.9, 0.92, 0.91) for name in MODELS}
 SUBSETS = {
     "one network, one seed": runs({"relu": (0.9,)}),
     "distance layers only": runs({"abs-l2": (0.9,), "relu-l2-neg": (0.9, 0.95)}),
@@ -94,6 +94,12 @@ def test_what_cannot_be_measured_is_said():
     assert "No trained ReLU or Abs network with its images is available." in texts
     assert "No trained network with an OffsetL2 head is available." in texts
     assert "Not run here" in texts
+
+
+def test_networks_trained_in_both_forms_are_compared_in_words():
+    page = page_of(recorded(runs({"abs-l2": (0.9, 0.91), "abs-l2-code": (0.92, 0.93)}, model=False)))
+    texts = " ".join(b.text for b in page.blocks if isinstance(b, Prose))
+    assert "Trained in both forms: Abs-L2-code − Abs-L2 +2.00 points" in texts
 
 
 def test_no_run_at_all_is_a_sentence():

@@ -1,3 +1,6 @@
+from dataclasses import replace
+from itertools import product
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -5,6 +8,8 @@ from hypothesis import strategies as st
 from metriscope.nn import ARCHITECTURES
 from metriscope.runs.address import address
 from metriscope.studies.representation.plan import (
+    BASE,
+    CODED,
     MODELS,
     PAPER,
     Part,
@@ -13,6 +18,7 @@ from metriscope.studies.representation.plan import (
     Setting,
     plan,
 )
+from metriscope.studies.representation.starts.plan import PERTURBED, TABLES
 
 
 @pytest.fixture
@@ -24,15 +30,54 @@ def test_the_paper_profile_is_the_papers_protocol(with_mnist):
     paper = plan(RepresentationOptions("paper"))
     assert (paper.data, paper.train_size, paper.epochs, paper.seeds) == ("mnist", 60_000, 5_000, 20)
     assert paper.parts == (Part(MODELS, "raw"),)
-    assert len(paper.jobs()) == 320
-    assert paper.jobs()[0].lr == 1e-3
+    assert len([job for job in paper.asked() if job.replay != PERTURBED]) == 320
+    assert paper.asked()[0].lr == 1e-3
     assert paper.deviations() == ()
-    assert all(job.setting.protocol for job in paper.jobs())
+    assert all(job.setting.protocol for job in paper.asked())
+
+
+def test_the_paper_profile_starts_six_networks_as_published_and_adds_those_of_the_perturbation_paper(with_mnist):
+    jobs = plan(RepresentationOptions("paper", seeds=22)).asked()
+    found = {(job.model, job.number): job.replay for job in jobs if job.replay != PERTURBED}
+    assert {key for key, replay in found.items() if replay} == set(product(BASE, range(20)))
+    assert set(found.values()) == {TABLES, ""}
+    perturbed = {(job.model, job.number) for job in jobs if job.replay == PERTURBED}
+    assert perturbed == set(product(("relu-bias", "abs-bias"), range(20)))
+    # The first runs of every network come first.
+    assert [job.number for job in jobs] == sorted(job.number for job in jobs)
+
+
+def test_starts_of_our_own_are_those_of_the_quick_profile_and_of_whoever_asks(with_mnist):
+    own = plan(RepresentationOptions("paper", start="own"))
+    assert {job.replay for job in own.asked()} == {job.replay for job in plan(RepresentationOptions()).asked()} == {""}
+    assert own.deviations() == ("Starts of our own for the six networks whose published starts can be computed.",)
+    assert plan(RepresentationOptions(start="author", models=("relu2",))).asked()[0].replay == TABLES
+
+
+def test_what_is_recorded_is_trained_only_if_asked(with_mnist, monkeypatch):
+    options = RepresentationOptions("paper", models=("abs-l2",), seeds=2)
+    first = plan(options).asked()[0]
+    monkeypatch.setattr(
+        "metriscope.studies.representation.plan.find", lambda study, key: object() if key == address(first) else None
+    )
+    assert plan(options).jobs() == plan(options).asked()[1:]
+    assert plan(replace(options, retrain=True)).jobs() == plan(options).asked()
+
+
+@pytest.mark.parametrize(("size", "epochs", "width"), [(4_000, 300, 16), (60_000, 5_000, 3), (60_000, 50_000, 1)])
+def test_a_pass_has_as_many_networks_as_can_be_trained_in_half_an_hour(size, epochs, width):
+    assert RepresentationTraining("abs", 0, "mnist", size, "raw", epochs).width == width
 
 
 def test_the_study_has_every_network_there_is():
-    assert set(MODELS) == set(ARCHITECTURES)
-    assert len(MODELS) == 16
+    assert {*MODELS, *CODED} == set(ARCHITECTURES)
+    assert (len(MODELS), len(CODED)) == (16, 4)
+
+
+def test_networks_in_the_form_of_the_code_are_run_where_they_are_named():
+    assert not {job.model for job in plan(RepresentationOptions()).asked()} & set(CODED)
+    both = plan(RepresentationOptions(models=("abs-l2-code", "abs-l2")))
+    assert both.parts == (Part(("abs-l2", "abs-l2-code"), "raw"),)
 
 
 def test_quick_needs_no_download_and_says_what_it_shortens(monkeypatch):
@@ -58,7 +103,7 @@ def test_every_job_names_the_study_and_the_data_by_its_hash(with_mnist):
     from metriscope.data import digest
 
     for profile in ("quick", "paper"):
-        found = plan(RepresentationOptions(profile)).jobs()
+        found = plan(RepresentationOptions(profile)).asked()
         assert {(job.study, job.sha256) for job in found} == {("representation", digest(found[0].data))}
 
 
@@ -128,6 +173,7 @@ def test_only_raw_pixels_of_all_images_at_full_length_are_the_papers_protocol(ch
         ({"profile": "slow"}, "unknown profile 'slow': there are paper, quick"),
         ({"models": ("tanh",)}, "unknown model 'tanh': there are abs, relu"),
         ({"models": ()}, "--models needs at least one name"),
+        ({"start": "random"}, "unknown start 'random': there are author, own"),
         ({"pixels": "gray"}, "unknown form of pixels 'gray': there are raw, normalized, unit"),
         ({"seeds": 0}, "--seeds must be at least 1, not 0"),
         ({"epochs": -1}, "--epochs must be at least 1, not -1"),

@@ -20,6 +20,7 @@ from metriscope.data import digest
 from metriscope.data.registry import row
 from metriscope.nn import architectures
 from metriscope.runs import Driver, Finished, Record, Result, Run, once
+from metriscope.runs.records import read, shipped
 from metriscope.studies.representation import plan as plans
 from metriscope.studies.representation.accuracy import measure as accuracy
 from metriscope.studies.representation.accuracy.measure import Curves, Density
@@ -33,12 +34,14 @@ from metriscope.studies.representation.perturbations.plan import (
     judged_levels,
     published_runs,
 )
-from metriscope.studies.representation.plan import PERTURBED, RepresentationComparing, RepresentationTraining, Setting
+from metriscope.studies.representation.plan import RepresentationComparing, RepresentationTraining, Setting
 from metriscope.studies.representation.prototypes import measure as prototypes
+from metriscope.studies.representation.starts import measure as starts
+from metriscope.studies.representation.starts.plan import PERTURBED, Identifying
 from metriscope.studies.representation.train import TrainedNetwork, images, tagged
 from metriscope.studies.representation.units import measure as units
 
-__all__ = ["Inspection", "RepresentationResults", "gathered", "measure", "ordered", "recorded"]
+__all__ = ["Inspection", "RepresentationResults", "compared", "gathered", "measure", "numbered", "ordered", "recorded"]
 
 Points = tuple[Float32[Tensor, "n d"], Int64[Tensor, " n"]]
 PLANES = ("output", "class", "mean", "sd", "distance", "inside")
@@ -49,7 +52,8 @@ class RepresentationResults:
     """Tidy tables by name, and arrays that the figures show; a table without rows was not measured.
 
     ``settings``: the nearest to the paper's protocol first. ``test_sizes``: the number of test images by data set.
-    ``shapes``: by setting and network, the distribution of test accuracies. ``seen``: by network, the class means and
+    ``shapes``: by setting and network, the distribution of test accuracies. ``beside``: recorded runs by the paper's
+    protocol, where the runs themselves are not. ``seen``: by network, the class means and
     the prototypes as images. ``alphas``: by network, the weights of its hidden units in each class's distance.
     """
 
@@ -62,6 +66,7 @@ class RepresentationResults:
     units: tuple[units.Unit, ...] = ()
     seen: Mapping[str, Mapping[str, Float[np.ndarray, "c d"]]] = field(default_factory=dict)
     alphas: Mapping[str, pd.DataFrame] = field(default_factory=dict)
+    beside: RepresentationResults | None = None
 
     def networks(self, setting: Setting) -> tuple[str, ...]:
         """Return the networks of a setting, in the order of the tables."""
@@ -84,18 +89,46 @@ class RepresentationResults:
 
 
 def measure(plan: plans.RepresentationPlan, runs: Finished, driver: Driver) -> RepresentationResults:
-    """Return what the finished runs show; with a budget, some may be missing."""
-    done = {job: runs[job] for job in plan.jobs() if job in runs}
-    found = ordered(TrainedNetwork(job, run.table("history"), run.table("dead"), run) for job, run in done.items())
-    short = f"The budget ended before all was done: {len(found)} of {runs.asked} runs are finished and shown."
-    missing = (short,) if len(found) < runs.asked else ()
+    """Return what the finished runs show; with a budget, some may be missing.
+
+    Trainings of the plan that were not done because they are recorded count as runs without weights. Where the plan
+    is not the paper's protocol, all recorded runs that are stand beside it, and claims are judged by them where there
+    are enough.
+    """
+    done = [TrainedNetwork(j, runs[j].table("history"), runs[j].table("dead"), runs[j]) for j in runs]
+    known = driver.recorded(job for job in plan.asked() if job not in runs)
+    kept = [TrainedNetwork(job, record.table("history"), record.table("dead")) for job, record in known.items()]
+    found = ordered(compared([*done, *kept]))
     # Replays of the perturbation paper are measured by its definitions, and are no part of the other paper's tables.
-    apart = tuple(run for run in found if run.job.replay == PERTURBED)
-    rest = tuple(run for run in found if run.job.replay != PERTURBED)
+    apart = tuple(run for run in done if run.job.replay == PERTURBED)
+    short = f"The budget ended before all was done: {len(done)} of {runs.asked} runs are finished and shown."
+    notes = [short] if len(done) < runs.asked else []
+    if kept:
+        notes.append(f"{len(kept)} runs are shown from records and were not repeated; `--retrain` trains them.")
     # Thousands of small products: several threads for each cost more than they save, far more on a busy machine.
     with threadpool_limits(limits=1):
-        results = Inspection(plan, rest, driver).results((*plan.deviations(), *missing))
-        return replace(results, tables={**results.tables, **Inspection(plan, apart, driver).replayed()})
+        results = Inspection(plan, found, driver).results((*plan.deviations(), *notes))
+        replayed = Inspection(plan, apart, driver).replayed()
+    results = replace(results, tables={**results.tables, **replayed})
+    return results if any(s.protocol for s in results.settings) else _beside_records(results, driver)
+
+
+def compared(runs: Iterable[TrainedNetwork]) -> list[TrainedNetwork]:
+    """Return the runs that this study compares: those with the perturbation paper's starts are another experiment's."""
+    return [run for run in runs if run.job.replay != PERTURBED]
+
+
+def _beside_records(results: RepresentationResults, driver: Driver) -> RepresentationResults:
+    """Return results with the recorded runs of the paper's protocol beside them, which judge claims where they can."""
+    records = [record for record in read(shipped(plans.NAME)) if record.kind.endswith("Training")]
+    beside = recorded([record for record in records if _training(record.spec).setting.protocol])
+    if not beside.settings:
+        return results
+    driver.shown.update({record.path.stem: record for record in records})
+    settings = (*beside.settings, *results.settings)
+    rows, dead = (pd.concat([r.tables[name] for r in (beside, results)]) for name in ("runs", "dead"))
+    more = {"judged": accuracy.judged(rows, dead, settings), "recorded dead": beside.tables["dead"]}
+    return replace(results, tables={**results.tables, **more}, beside=beside)
 
 
 def recorded(records: Sequence[Record]) -> RepresentationResults:
@@ -106,11 +139,10 @@ def recorded(records: Sequence[Record]) -> RepresentationResults:
         return [record for record in records if record.kind.removeprefix("Representation") == kind]
 
     trained = [TrainedNetwork(_training(r.spec), r.table("history"), r.table("dead")) for r in of("Training")]
-    found = [run for run in trained if run.job.replay != PERTURBED]
     levels = [(_training(r.spec["training"]), r.table("levels")) for r in of("Perturbing")]
     layers = [(_training(r.spec["training"]), r.frames) for r in of("Prototypes") if r.tables]
     replays = [(_training(r.spec["training"]), r) for r in of("PublishedLevels")]
-    common = gathered(ordered(found), levels, layers, RepresentationComparing())
+    common = gathered(ordered(compared(trained)), levels, layers, RepresentationComparing())
     places = [(_training(r.spec["training"]), r.frames) for r in of("Centers")]
     common["tables"] |= perturbations.gather([pair for pair in replays if pair[0].replay == PERTURBED])
     common["tables"] |= centers.gather(places, common["tables"]["runs"])
@@ -131,6 +163,15 @@ def ordered(runs: Iterable[TrainedNetwork]) -> tuple[TrainedNetwork, ...]:
     return tuple(sorted(by_network, key=lambda run: run.job.setting.closeness, reverse=True))
 
 
+def numbered(runs: Sequence[TrainedNetwork]) -> list[TrainedNetwork]:
+    """Return one run per setting, network and number: a replayed one before one of our own, a run before a record."""
+    first: dict[tuple[Setting, str, int], TrainedNetwork] = {}
+    for run in sorted(runs, key=lambda run: (not run.job.replay, run.origin != "run")):
+        first.setdefault((run.job.setting, run.job.model, run.job.number), run)
+    chosen = set(map(id, first.values()))
+    return [run for run in runs if id(run) in chosen]
+
+
 def gathered(
     runs: Sequence[TrainedNetwork],
     levels: Sequence[tuple[RepresentationTraining, pd.DataFrame]],
@@ -138,6 +179,7 @@ def gathered(
     asked: RepresentationComparing,
 ) -> dict[str, Any]:
     """Return the fields of results that need no network."""
+    every, runs = runs, numbered(runs)
     settings = tuple(dict.fromkeys(run.job.setting for run in runs))
     rows, histories, dead = accuracy.accuracies(runs), accuracy.histories(runs), units.dead_units(runs)
     perturbed, tests = units.gather(levels), accuracy.recomputed(asked)
@@ -149,7 +191,7 @@ def gathered(
         "compared": accuracy.compare(rows),
         "judged": accuracy.judged(rows, dead, settings),
         "placed": accuracy.placements(histories, settings),
-        "pixels": accuracy.pixels_compared(histories, settings),
+        "pixels": accuracy.pixels_compared(every, settings),
         "columns": accuracy.columns_compared(rows, settings, asked),
         "printed tests": tests,
         "follow": accuracy.follow(tests, asked),
@@ -159,6 +201,7 @@ def gathered(
         "crossed": pd.DataFrame(columns=["network"]),
         **centers.gather((), rows),
         **collapse.gather({}, ""),
+        "starts": starts.starts(every, Identifying()),
         **prototypes.gather(layers),
     }
     sizes = {setting.data: row(setting.data).test for setting in settings}
@@ -223,7 +266,7 @@ class Inspection:
         """Return the runs of each network in the setting nearest to the paper's that has any, in order of seed."""
         found = []
         for name in names:
-            runs = [run for run in self.runs if run.job.model == name]
+            runs = [run for run in self.runs if run.job.model == name and run.run is not None]
             found += [run for run in runs if run.job.setting == runs[0].job.setting]
         return found
 

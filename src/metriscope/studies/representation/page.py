@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pandas as pd
+
 from metriscope.report import Claim, Details, Ledger, Prose, Section, Table
 from metriscope.studies.published import source_of
 from metriscope.studies.representation.accuracy import page as accuracy
@@ -12,6 +14,7 @@ from metriscope.studies.representation.measure import RepresentationResults
 from metriscope.studies.representation.perturbations import page as perturbations
 from metriscope.studies.representation.plan import NAME, TITLE, RepresentationPlan
 from metriscope.studies.representation.prototypes import page as prototypes
+from metriscope.studies.representation.starts import page as starts
 from metriscope.studies.representation.units import page as units
 
 __all__ = ["sections"]
@@ -37,6 +40,7 @@ def sections(
         units.perturbations(results),
         *replayed,
         accuracy.contradictions(results),
+        *starts.sections(results),
         Section("Verdicts C12 to C17, C26 and C27", (Ledger(claims),)),
         Section("Every number of the MNIST study", (Details("One row per run", _everything(results)),)),
     )
@@ -57,9 +61,14 @@ def _introduction(results: RepresentationResults) -> str:
 def _everything(results: RepresentationResults) -> tuple[Table, ...]:
     """Return the tidy tables behind the page."""
     named = {
-        "all-runs": ("Every run", results.tables["runs"]),
+        "all-runs": ("Every run", _informative(results.tables["runs"])),
         "all-dead": ("Inactive units of every run at its end", last_epochs(results.tables["dead"])),
         "all-perturbed": ("Every perturbation", results.tables["perturbed"]),
         "all-alpha": ("Every output's alpha", results.tables["weighing"]),
     }
     return tuple(Table(f"representation-{name}", text, frame) for name, (text, frame) in named.items() if len(frame))
+
+
+def _informative(rows: pd.DataFrame) -> pd.DataFrame:
+    """Return the table of runs without the columns on their start and origin that say the same of all of them."""
+    return rows.drop(columns=[name for name in ("start", "origin") if rows[name].nunique() < 2])

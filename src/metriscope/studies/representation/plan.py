@@ -12,25 +12,25 @@ from typing import Annotated, Any, Literal
 
 from tyro.conf import arg
 
-from metriscope.runs.address import added
+from metriscope.runs.address import added, address
+from metriscope.runs.records import find
+from metriscope.studies.representation.starts.plan import REPLAYS, STARTS, TABLES, replays
 
 __all__ = [
     "BASE",
+    "CODED",
     "DISTANCES",
     "MODELS",
     "NAME",
     "OPTIONS",
     "PAPER",
-    "REPLAYS",
     "TIMES",
     "TITLE",
     "WHERE",
-    "WIDTH",
     "Inside",
     "Part",
     "Perturbing",
     "Prototypes",
-    "Replay",
     "RepresentationComparing",
     "RepresentationOptions",
     "RepresentationPlan",
@@ -49,36 +49,18 @@ PLAIN = ("abs", "relu", "abs2", "relu2", "abs2-neg", "relu2-neg")
 BIASED = tuple(f"{name}-bias" for name in PLAIN)
 DISTANCES = ("relu-l2", "relu-l2-neg", "abs-l2", "abs-l2-neg")
 MODELS = (*PLAIN, *BIASED, *DISTANCES)
+# The same as in the author's code, which weighs the squared difference; trained only where asked for by name.
+CODED = tuple(f"{name}-code" for name in DISTANCES)
 # The six networks of table 2, baselines first, as the tables of the paper list them.
-BASE = ("relu", "abs", "relu2", "abs2", "relu2-neg", "abs2-neg")
+BASE = REPLAYS[TABLES].networks
 
 SIZES = {"mnist": 60_000, "mnist-5k": 4_000}
 # Networks trained side by side: few enough that the first runs of a long plan are finished early.
-WIDTH = 16
+WIDEST = 16
+# Images times epochs that one pass may take: half an hour on two slow cores, so that a pass is finished before long.
+PASS_STEPS = 1_000_000_000
 # The columns that identify a run in a table.
 WHERE = ("setting", "network", "seed")
-
-
-@dataclass(frozen=True)
-class Replay:
-    """The random numbers of a published series of trainings on a GPU, all from one seed.
-
-    ``networks``: in the order in which they were trained, ``runs`` times each. ``draws``: the tensors that each run
-    draws, in order; a tensor that is drawn twice keeps the second values.
-    """
-
-    seed: int
-    networks: tuple[str, ...]
-    draws: tuple[str, ...]
-    runs: int = 20
-
-
-# Both programs draw the first layer twice: PyTorch's `apply` meets it as an attribute and again inside a Sequential.
-REPLAYS = {
-    "oursland-2025": Replay(42484103, BASE, ("0.weight", "0.bias", "2.weight") * 2),
-    "oursland-2024b": Replay(411713593, ("relu-bias", "abs-bias"), (*("0.weight", "0.bias") * 2, "2.weight", "2.bias")),
-}
-TABLES, PERTURBED = REPLAYS
 
 
 def title(name: str) -> str:
@@ -164,6 +146,11 @@ class RepresentationTraining:
     def setting(self) -> Setting:
         """The conditions of this training."""
         return Setting(self.pixels, self.epochs, self.data, self.train_size)
+
+    @property
+    def width(self) -> int:
+        """How many trainings of this size may share a pass."""
+        return max(1, min(WIDEST, PASS_STEPS // (self.train_size * self.epochs)))
 
     @property
     def columns(self) -> dict[str, Any]:
@@ -266,18 +253,28 @@ class RepresentationPlan:
     parts: tuple[Part, ...]
     seed: int = 0
     sha256: str = ""
+    start: str = "own"
+    retrain: bool = False
     inside: Inside = Inside()
     comparing: RepresentationComparing = RepresentationComparing()
 
-    def jobs(self) -> tuple[RepresentationTraining, ...]:
-        """Return every training: one form of pixels after the other, in each all networks of the first seed first."""
+    def asked(self) -> tuple[RepresentationTraining, ...]:
+        """Return every training: one form of pixels after the other, in each all networks of the first seed first.
+
+        With published starts, the networks of the perturbation experiment (Oursland 2024b) are trained too.
+        """
         shared = (self.epochs, self.seed, self.sha256)
         return tuple(
-            RepresentationTraining(model, number, self.data, self.train_size, part.pixels, *shared)
+            RepresentationTraining(model, number, self.data, self.train_size, part.pixels, *shared, replay=replay)
             for part in self.parts
             for number in range(self.seeds)
             for model in part.models
+            for replay in replays(self.start, model, number)
         )
+
+    def jobs(self) -> tuple[RepresentationTraining, ...]:
+        """Return the trainings that are to be done: those without a record, unless all are to be trained again."""
+        return tuple(job for job in self.asked() if self.retrain or find(NAME, address(job)) is None)
 
     def deviations(self) -> tuple[str, ...]:
         """Return one sentence for each way in which this plan differs from the paper's protocol."""
@@ -290,6 +287,8 @@ class RepresentationPlan:
             found.append(f"{self.epochs:,} epochs in place of {PAPER.epochs:,} (table 5 of the paper: 50,000).")
         if self.seeds != PAPER.seeds:
             found.append(f"{self.seeds} seeds in place of {PAPER.seeds}.")
+        if self.start != PAPER.start:
+            found.append("Starts of our own for the six networks whose published starts can be computed.")
         asked = {part.pixels: part.models for part in self.parts}
         for form, models in asked.items():
             names = "all sixteen networks" if set(models) == set(MODELS) else ", ".join(models)
@@ -299,7 +298,7 @@ class RepresentationPlan:
 
 
 PROFILES = {
-    "paper": RepresentationPlan("paper", "mnist", SIZES["mnist"], 5_000, 20, (Part(MODELS),)),
+    "paper": RepresentationPlan("paper", "mnist", SIZES["mnist"], 5_000, 20, (Part(MODELS),), start="author"),
     "quick": RepresentationPlan(
         "quick", "mnist-5k", SIZES["mnist-5k"], 300, 3, (Part(MODELS), Part(PLAIN, "normalized"))
     ),
@@ -314,7 +313,7 @@ class RepresentationOptions:
     profile: Literal["quick", "paper"] = "quick"
     """How much to run: a short training on embedded data, or the paper's protocol on full MNIST."""
     models: tuple[str, ...] = MODELS
-    """Networks by name."""
+    """Networks by name; OffsetL2 networks also with `-code`, in the form of the author's code."""
     seeds: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 3, paper 20)")] = None
     """Repetitions of each network."""
     epochs: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 300, paper 5,000)")] = None
@@ -328,6 +327,13 @@ class RepresentationOptions:
         arg(metavar="raw|normalized|unit", help_behavior_hint="(default: raw, quick six networks on normalized too)"),
     ] = None
     """Form of the pixels: bytes, mean 0 and deviation 1, or 0 to 1."""
+    start: Annotated[
+        Literal["author", "own"] | None,
+        arg(metavar="author|own", help_behavior_hint="(default: own, paper author)"),
+    ] = None
+    """Initial weights: the random numbers of the published runs where they can be computed, or our own."""
+    retrain: bool = False
+    """Train also what is recorded; without it, runs that come with the package as records are shown, not repeated."""
     seed: int = 0
     """Root of all random streams."""
 
@@ -348,7 +354,11 @@ def plan(options: RepresentationOptions) -> RepresentationPlan:
     names = ("seeds", "epochs", "train_size")
     given = {name: value for name in names if (value := getattr(options, name)) is not None}
     _check(given, row)
-    chosen = replace(row, parts=_parts(row.parts, options), seed=options.seed, **given)
+    start = options.start or row.start
+    if start not in STARTS:
+        raise ValueError(f"unknown start {start!r}: there are {', '.join(STARTS)}")
+    fields = {"seed": options.seed, "start": start, "retrain": options.retrain, **given}
+    chosen = replace(row, parts=_parts(row.parts, options), **fields)
 
     # These read no file, but import numpy, which a bad request need not wait for.
     from metriscope.data import available, digest
@@ -363,9 +373,10 @@ def plan(options: RepresentationOptions) -> RepresentationPlan:
 
 def _parts(parts: tuple[Part, ...], options: RepresentationOptions) -> tuple[Part, ...]:
     models, pixels = options.models, options.pixels
+    parts = (replace(parts[0], models=(*parts[0].models, *CODED)), *parts[1:])
     for model in models:
-        if model not in MODELS:
-            raise ValueError(f"unknown model {model!r}: there are {', '.join(MODELS)}")
+        if model not in parts[0].models:
+            raise ValueError(f"unknown model {model!r}: there are {', '.join(parts[0].models)}")
     if pixels is not None and pixels not in PIXELS:
         raise ValueError(f"unknown form of pixels {pixels!r}: there are {', '.join(PIXELS)}")
     if not models:

@@ -20,7 +20,8 @@ from metriscope import data
 from metriscope.nn import build
 from metriscope.rng import cuda_advance, cuda_uniform, stream
 from metriscope.runs import Result, Run, Work
-from metriscope.studies.representation.plan import REPLAYS, WHERE, WIDTH, RepresentationTraining
+from metriscope.studies.representation.plan import WHERE, RepresentationTraining
+from metriscope.studies.representation.starts.plan import REPLAYS
 from metriscope.train import Pace, recorded_epochs
 from metriscope.train.classifiers import Examples, Network, advance, classifier, examples, measure
 
@@ -241,7 +242,7 @@ def _step(members: Sequence[Member], task: ImageTask, until: int) -> None:
         member.epoch = until
 
 
-WORK = Work(Lesson, _share, WIDTH)
+WORK = Work(Lesson, _share, lambda job: job.width)
 
 
 @dataclass(frozen=True, eq=False)
@@ -258,6 +259,11 @@ class TrainedNetwork:
     history: pd.DataFrame
     dead: pd.DataFrame
     run: Run | None = None
+
+    @property
+    def origin(self) -> str:
+        """Whether the training is a run of this store, or a record."""
+        return "record" if self.run is None else "run"
 
     @property
     def model(self) -> nn.Sequential:

@@ -1,12 +1,14 @@
 """Tables of what the runs reached: accuracies, curves, tests between networks, and what is judged.
 
 Axes: S seeds, T observed epochs. Accuracies are shares in the runs' histories and per cent from here on.
-Networks of one seed start from the same first layer, so their runs are pairs.
+With starts of our own, networks of one seed share their first layer, and their runs are pairs; replayed starts share
+nothing.
 """
 
 from __future__ import annotations
 
 import math
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 
 import numpy as np
@@ -16,7 +18,8 @@ from jaxtyping import Float
 from metriscope.functional import Moments, cohens_d, holm, moments, paired_test, student_test, summarize, welch_test
 from metriscope.report import mean_text
 from metriscope.studies.published import published
-from metriscope.studies.representation.plan import BASE, DISTANCES, NAME, WHERE, RepresentationComparing, Setting
+from metriscope.studies.representation.accuracy.plan import FEWEST, LOOKS
+from metriscope.studies.representation.plan import BASE, CODED, DISTANCES, NAME, WHERE, RepresentationComparing, Setting
 from metriscope.studies.representation.train import HISTORY, TrainedNetwork, tagged
 
 __all__ = [
@@ -53,7 +56,7 @@ PAIRS: tuple[tuple[str, str], ...] = (
     ("relu2-neg", "relu2"), ("relu2-neg", "relu"), ("abs2-neg", "abs"), ("abs2-neg", "abs2"),
     *((f"{name}-bias", name) for name in BASE),
     ("relu-l2", "relu-l2-neg"), ("abs-l2", "abs-l2-neg"), ("relu-l2", "relu"), ("abs-l2", "abs"),
-    ("relu-l2", "relu2"), ("abs-l2-neg", "abs2-neg"),
+    ("relu-l2", "relu2"), ("abs-l2-neg", "abs2-neg"), *zip(CODED, DISTANCES, strict=True),
 )  # fmt: skip
 TESTS = ("welch", "student", "paired")
 # Networks that a claim compares; each group is judged in the setting nearest to the paper's that has all of it.
@@ -96,14 +99,18 @@ def by_seed(table: pd.DataFrame, along: str, column: str) -> Curves:
 
 
 def accuracies(runs: Sequence[TrainedNetwork]) -> pd.DataFrame:
-    """Return one row per run: its setting, and loss and accuracy (per cent) at the last epoch observed."""
+    """Return one row per run: its setting, and loss and accuracy (per cent) at the last epoch observed.
+
+    ``start`` is "author" or "own", ``origin`` "run" or "record".
+    """
     factors = {f"{part}_{what}": n for what, n in (("accuracy", 100), ("loss", 1)) for part in ("train", "test")}
     rows = []
     for run in runs:
         last = run.history.sort_values("epoch").iloc[-1]
         scores = {name: factor * float(last[name]) for name, factor in factors.items()}
-        rows.append({**run.job.columns, "pixels": run.job.pixels, **scores})
-    return pd.DataFrame(rows, columns=[*WHERE, "pixels", "protocol", "length", *factors])
+        known = {"pixels": run.job.pixels, "start": "author" if run.job.replay else "own", "origin": run.origin}
+        rows.append({**run.job.columns, **known, **scores})
+    return pd.DataFrame(rows, columns=[*WHERE, "pixels", "protocol", "length", "start", "origin", *factors])
 
 
 def histories(runs: Sequence[TrainedNetwork]) -> pd.DataFrame:
@@ -158,10 +165,13 @@ def compare(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def _pair(rows: pd.DataFrame, a: str, b: str) -> dict[str, object] | None:
-    one, other = (select(rows, network=name).set_index("seed")["test_accuracy"] for name in (a, b))
+    parts = [select(rows, network=name).set_index("seed") for name in (a, b)]
+    one, other = (part["test_accuracy"] for part in parts)
     if one.empty or other.empty:
         return None
-    shared = one.index.intersection(other.index)
+    # Only starts of our own share their first layer.
+    first, second = (part.index[part["start"] == "own"] for part in parts)
+    shared = first.intersection(second)
     pair = (moments(one), moments(other))
     welch = welch_test(*pair)
     paired = paired_test(one[shared], other[shared]) if len(shared) > 1 else None
@@ -197,29 +207,40 @@ def recomputed(asked: RepresentationComparing) -> pd.DataFrame:
 def judged(rows: pd.DataFrame, dead: pd.DataFrame, settings: Sequence[Setting]) -> pd.DataFrame:
     """Return the runs that each claim is judged by: one row per claim, network and seed.
 
-    They are those of the setting nearest to the paper's protocol in which the networks that a claim compares were
-    run. ``never`` is the share of a run's outputs that no training image activates at the end.
+    They are those of the setting nearest to the paper's protocol in which enough runs of the networks that a claim
+    compares are finished. ``never`` is the share of a run's outputs that no training image activates at the end.
     """
-    there = {str(s): set(networks_of(rows, s)) for s in settings}
+    counts = {s: Counter(map(str, select(rows, setting=str(s))["network"])) for s in settings}
     ends = last_epochs(select(dead, layer="output", part="train"))
     whole = rows.merge(ends.assign(never=ends["never"] / 100)[[*WHERE, "never"]], on=list(WHERE), how="left")
     parts = []
-    for claim, setting, names in _chosen(there):
-        part = select(whole, setting=setting)
+    for claim, setting, names in _chosen(counts):
+        part = select(whole, setting=str(setting))
         parts.append(part[part["network"].isin(names)].assign(claim=claim))
-    columns = ["claim", *WHERE, "test_accuracy", "never", "protocol", "length"]
+    columns = ["claim", *WHERE, "test_accuracy", "never", "protocol", "length", "origin"]
     return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
 
 
-def _chosen(there: Mapping[str, set[str]]) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Yield each claim with the first setting that has the networks it compares, and these networks."""
+def _chosen(counts: Mapping[Setting, Counter[str]]) -> Iterator[tuple[str, Setting, tuple[str, ...]]]:
+    """Yield each claim with the setting that it is judged in, and the networks that it compares there."""
     for claim, groups in NEEDED.items():
         for names in groups:
-            fitting = [setting for setting, found in there.items() if found >= set(names)]
-            yield from ((claim, setting, names) for setting in fitting[:1])
+            fitting = [setting for setting, found in counts.items() if set(found) >= set(names)]
+            yield from ((claim, setting, names) for setting in _nearest(fitting, counts, names))
     # Networks with a distance layer are compared with the baselines of the same setting, whichever of them were run.
-    either = [s for s, found in there.items() if found & {"relu", "abs"} and found & set(DISTANCES)]
-    yield from (("C16", setting, ("relu", "abs", *DISTANCES)) for setting in either[:1])
+    names = ("relu", "abs", *DISTANCES)
+    either = [s for s, found in counts.items() if found.keys() & {"relu", "abs"} and found.keys() & set(DISTANCES)]
+    yield from (("C16", setting, names) for setting in _nearest(either, counts, names))
+
+
+def _nearest(
+    fitting: Sequence[Setting], counts: Mapping[Setting, Counter[str]], names: Sequence[str]
+) -> Sequence[Setting]:
+    """Return the setting nearest to the paper's with enough runs of each network; else the one with most runs."""
+    needed = {s: LOOKS[0][0] if s.protocol else FEWEST for s in fitting}
+    enough = [s for s in fitting if all(counts[s][name] >= needed[s] for name in names)]
+    most = sorted(fitting, key=lambda s: sum(counts[s][name] for name in names), reverse=True)
+    return (enough or most)[:1]
 
 
 def epoch_reached(epochs: np.ndarray, values: np.ndarray, goal: float) -> float:
@@ -263,18 +284,17 @@ def placements(table: pd.DataFrame, settings: Sequence[Setting]) -> pd.DataFrame
     return pd.DataFrame(rows, columns=names)
 
 
-def pixels_compared(table: pd.DataFrame, settings: Sequence[Setting]) -> pd.DataFrame:
-    """Return raw pixels beside each other form at equal epochs and data: accuracies in per cent, paired by seed.
-
-    ``table`` holds the histories.
-    """
+def pixels_compared(runs: Sequence[TrainedNetwork], settings: Sequence[Setting]) -> pd.DataFrame:
+    """Return raw pixels beside each other form at equal epochs and data: accuracies in per cent, paired by start."""
     rows = []
-    for raw in (s for s in settings if s.pixels == "raw"):
-        for other in settings:
-            if other.pixels != "raw" and (other.data, other.train_size) == (raw.data, raw.train_size):
-                shared = set(networks_of(table, other))
-                names = [n for n in networks_of(table, raw) if n in shared]
-                rows += [line for n in names if (line := _at_equal_epochs(table, raw, other, n))]
+    for start in dict.fromkeys(run.job.replay for run in runs):
+        table = histories([run for run in runs if run.job.replay == start])
+        for raw in (s for s in settings if s.pixels == "raw"):
+            for other in settings:
+                if other.pixels != "raw" and (other.data, other.train_size) == (raw.data, raw.train_size):
+                    shared = set(networks_of(table, other))
+                    names = [n for n in networks_of(table, raw) if n in shared]
+                    rows += [line for n in names if (line := _at_equal_epochs(table, raw, other, n))]
     names = ["network", "data", "train_size", "epochs", "raw", "other", "form", "difference", "seeds"]
     return pd.DataFrame(rows, columns=names)
 

@@ -16,9 +16,9 @@ from metriscope.report.numbers import MISSING
 from metriscope.studies.representation import figures
 from metriscope.studies.representation.accuracy.measure import printed, select
 from metriscope.studies.representation.measure import RepresentationResults
-from metriscope.studies.representation.plan import PAPER, Setting, title
+from metriscope.studies.representation.plan import CODED, PAPER, Setting, title
 
-__all__ = ["blocks", "contradictions", "over_seeds", "section_of", "shortened", "tests"]
+__all__ = ["blocks", "contradictions", "over_seeds", "pairs", "section_of", "shortened", "tests"]
 
 HEADINGS = {"section 6": "§6", "notes": "notes"}
 SOURCES = {"table 2 t": "table 2", "section 6 t": "§6 and notes", "section 6, sd of n t": "these, sd with n"}
@@ -54,14 +54,14 @@ def shortened(results: RepresentationResults, setting: Setting) -> str:
     return f"{setting}. **Not the paper's protocol: {runs} of {asked} runs of each network.**"
 
 
-def blocks(results: RepresentationResults) -> tuple[Block, ...]:
-    """Return the setting nearest to the paper's in full view, the others folded."""
+def blocks(results: RepresentationResults, prefix: str = "") -> tuple[Block, ...]:
+    """Return the setting nearest to the paper's in full view, the others folded; names begin with the prefix."""
     found: list[Block] = []
     for i, setting in enumerate(results.settings):
         shown = (
-            _accuracies(results, setting, f"accuracies-{i}"),
-            figures.accuracies(results, setting, f"accuracy-{i}"),
-            figures.curves(results, setting, f"learning-{i}"),
+            _accuracies(results, setting, f"{prefix}accuracies-{i}"),
+            figures.accuracies(results, setting, f"{prefix}accuracy-{i}"),
+            figures.curves(results, setting, f"{prefix}learning-{i}"),
         )
         found += shown if i == 0 else (Details(f"The same at {setting}", shown),)
     return tuple(found)
@@ -112,9 +112,9 @@ def tests(results: RepresentationResults) -> Section:
     """Return the section on tests between networks."""
     there = set(results.tables["compared"]["setting"])
     settings = [s for s in results.settings if str(s) in there]
-    every = tuple(_pairs(results, s, f"tests-{i}", whole=True) for i, s in enumerate(settings))
+    every = tuple(pairs(results, s, f"tests-{i}", whole=True) for i, s in enumerate(settings))
     summary = "Every setting; Student's test, degrees of freedom, uncorrected p-values"
-    found: tuple[Block, ...] = (_pairs(results, settings[0], "tests"), Details(summary, every)) if every else ()
+    found: tuple[Block, ...] = (pairs(results, settings[0], "tests"), Details(summary, every)) if every else ()
     text = "Every pair of networks that Oursland (2025) compares, by unpaired and by paired tests."
     missing = Prose("No pair that the paper compares was run in one setting.")
     return Section("Tests between networks", (Prose(text), *(found or (missing,)), _printed_tests(results)))
@@ -124,7 +124,7 @@ def _names(rows: pd.DataFrame) -> list[str]:
     return [f"{title(a)} − {title(b)}" for a, b in zip(rows["network"], rows["other"], strict=True)]
 
 
-def _pairs(results: RepresentationResults, setting: Setting, name: str, whole: bool = False) -> Table:
+def pairs(results: RepresentationResults, setting: Setting, name: str, whole: bool = False) -> Table:
     """Return every pair that the paper compares: difference, interval, effect, and tests with Holm's correction.
 
     ``whole`` adds Student's test, degrees of freedom and p-values without the correction.
@@ -142,8 +142,8 @@ def _pairs(results: RepresentationResults, setting: Setting, name: str, whole: b
     labels = {column: column.split(" ")[1].replace("holm", "p (Holm)") for column in columns}
     note = (
         f"{shortened(results, setting)} Points of test accuracy. The interval belongs to Welch's test, d to the "
-        "pooled deviation. Paired: networks of one seed start from the same first layer. Holm's correction is "
-        "over the pairs of this table."
+        "pooled deviation. Paired: networks of one seed that start from the same first layer, which replayed starts "
+        "do not. Holm's correction is over the pairs of this table."
     )
     kind = "Tests, every number" if whole else "Tests"
     return Table(name, f"{kind}: {setting}", frame, note, {"difference": "+.2f"}, groups, labels)
@@ -290,13 +290,19 @@ def _forms(results: RepresentationResults) -> tuple[Block, ...]:
         "differ in how they are learned (at α = 1 the formula's gradient is twice as large), and where α falls below "
         "zero the second has no real root. "
     )
-    table = results.tables["forms"]
+    table, compared = results.tables["forms"], results.tables["compared"]
+    trained = compared[compared["network"].isin(CODED)]
+    if len(trained):
+        gaps = [f"{pair} {gap:+.2f} points" for pair, gap in zip(_names(trained), trained["difference"], strict=True)]
+        text += f"Trained in both forms: {', '.join(gaps)} (see *Tests between networks*). "
     if table.empty:
         return (Prose(text + "Not compared here: no trained network with an OffsetL2 head is available."),)
-    text += (
-        "No network was trained with the other form here; the table compares both on weights trained with the formula. "
-        "Training both forms would settle what the choice does to accuracy."
-    )
+    text += "The table compares both on weights trained with the formula. "
+    if trained.empty:
+        text += (
+            "No network was trained with the other form here: `--models` with `abs-l2-code` and its like would settle "
+            "what the choice does to accuracy."
+        )
     labels = {"agree": "same class by both forms", "undefined": "distances without a real root"}
     labels["rewritten"] = "largest relative difference after squaring α"
     note = "Training images; prototypes and weights as trained; means over seeds."

@@ -10,7 +10,8 @@ from metriscope.report import Details, Prose, Section, Table
 from metriscope.studies.representation.accuracy.measure import select
 from metriscope.studies.representation.perturbations import figures
 from metriscope.studies.representation.perturbations.plan import NETWORKS, PROGRAM, TEXT, per_cent
-from metriscope.studies.representation.plan import PERTURBED, REPLAYS, title
+from metriscope.studies.representation.plan import title
+from metriscope.studies.representation.starts.plan import PERTURBED, REPLAYS
 
 __all__ = ["sections"]
 

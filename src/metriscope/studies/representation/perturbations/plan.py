@@ -8,7 +8,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from metriscope.studies.representation.plan import NAME, PAPER, PERTURBED, REPLAYS, RepresentationTraining
+from metriscope.studies.representation.plan import NAME, PAPER, RepresentationTraining
+from metriscope.studies.representation.starts.plan import PERTURBED, REPLAYS
 
 __all__ = ["NETWORKS", "PROGRAM", "TEXT", "PublishedLevels", "judged_levels", "per_cent", "published_runs"]
 

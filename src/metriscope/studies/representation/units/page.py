@@ -17,7 +17,7 @@ from metriscope.studies.representation.measure import RepresentationResults
 from metriscope.studies.representation.plan import Setting, title
 from metriscope.studies.representation.units.measure import INACTIVE, half_dead
 
-__all__ = ["dying", "hyperplanes", "perturbations"]
+__all__ = ["dead", "dying", "hyperplanes", "perturbations"]
 
 ENDS = {"low": "from", "high": "to"}
 
@@ -25,7 +25,7 @@ ENDS = {"low": "from", "high": "to"}
 def dying(results: RepresentationResults) -> Section:
     """Return the section on units that die."""
     first = results.settings[0]
-    every = [_dead(results, setting, f"dead-{i}", whole=True) for i, setting in enumerate(results.settings)]
+    every = [dead(results, setting, f"dead-{i}", whole=True) for i, setting in enumerate(results.settings)]
     found = tuple(table for table in every if table is not None)
     text = (
         "Oursland (2025) explains the low accuracy of ReLU2 by output units that no image makes active: 33 % in its "
@@ -33,11 +33,11 @@ def dying(results: RepresentationResults) -> Section:
         "under 1 % in the code."
     )
     more = Details("Every layer and setting, training and test images", found) if found else None
-    shown = (figures.dying(results, first, "dying"), _dead(results, first, "dead"), more)
+    shown = (figures.dying(results, first, "dying"), dead(results, first, "dead"), more)
     return section_of("Units that die", text, "No record of inactive units is available.", *shown)
 
 
-def _dead(results: RepresentationResults, setting: Setting, name: str, whole: bool = False) -> Table | None:
+def dead(results: RepresentationResults, setting: Setting, name: str, whole: bool = False) -> Table | None:
     """Return the share of inactive units at the end, over seeds, beside the printed shares.
 
     Unless ``whole``: on training images only, and without layers in which no unit is inactive.
