@@ -9,6 +9,7 @@ from metriscope.probes import lost_directions
 from metriscope.report import Block, Claim, Details, Ledger, Prose, Section, Table, interval, number
 from metriscope.report.numbers import MISSING
 from metriscope.studies.mahalanobis import figures
+from metriscope.studies.mahalanobis.landscape import page as landscape
 from metriscope.studies.mahalanobis.measure import MahalanobisResults
 from metriscope.studies.mahalanobis.plan import METRICS, NAME, OUTCOMES, PAPER, TITLE, MahalanobisPlan
 from metriscope.studies.mahalanobis.trials.measure import RANKED, TITLES, best_trials
@@ -27,6 +28,7 @@ def sections(plan: MahalanobisPlan, results: MahalanobisResults, claims: tuple[C
     return (
         Section(TITLE, (Prose(_introduction(plan)), *_results(plan, results))),
         Section("What the means hide: lost directions", _lost(plan, results)),
+        *landscape.section(results.tables),
         Section("Starting from clusters", _starts(results)),
         Section("Verdicts C01 to C08", (Ledger(claims),)),
         Section("Every number", _numbers(plan, results)),
@@ -51,7 +53,7 @@ def _introduction(plan: MahalanobisPlan) -> str:
 
 def _results(plan: MahalanobisPlan, results: MahalanobisResults) -> tuple[Block, ...]:
     blocks: list[Block] = [_protocol(plan), _placement(plan, results)]
-    if len(results.tables["gaussians"]):
+    if plan.others and len(results.tables["gaussians"]):
         blocks.append(figures.gaussians(plan, results))
     if results.panels:
         blocks.append(figures.hyperplanes(results))

@@ -162,6 +162,7 @@ class DistanceTraining:
     start: Start = Start()
     engine: int = 1  # raised when the same request would give different weights
     study: str = NAME
+    hidden: int | None = added(None)  # the number of units, if not the usual
 
     @property
     def start_name(self) -> str:
@@ -267,7 +268,10 @@ class Chance:
 
 @dataclass(frozen=True)
 class MahalanobisPlan:
-    """Everything one call of the study will compute, and how far that is from the paper's protocol."""
+    """Everything one call of the study will compute, and how far that is from the paper's protocol.
+
+    With ``landscape``, the population of Gaussians is computed too or, in the quick profile, looked up in the records.
+    """
 
     profile: str
     sizes: dict[int, Size]
@@ -276,6 +280,7 @@ class MahalanobisPlan:
     seed: int = 0
     starts: tuple[str, ...] = tuple(STARTS)
     author: bool = False
+    landscape: bool = False
 
     def jobs(self) -> tuple[DistanceTraining, ...]:
         """Return every training, dimension by dimension, further Gaussians last."""
@@ -375,10 +380,12 @@ def plan(options: MahalanobisOptions) -> MahalanobisPlan:
     rows = PROFILES[options.profile]
     sizes = {d: replace(rows[_nearest(d)], **given) for d in dict.fromkeys(options.dims)}
     chosen = tuple(a for a in ACTIVATIONS if a in options.activations)
-    more = {d: row for d, row in PROFILE_OTHERS[options.profile].items() if d in sizes}
+    # The population is run as it is or not at all, and holds more Gaussians than a profile would run without it.
+    known = {} if options.profile == "paper" and not given else PROFILE_OTHERS[options.profile]
+    more = {d: row for d, row in known.items() if d in sizes}
     others = {d: replace(row, size=replace(row.size, **given)) for d, row in more.items()}
     author = (options.start or PROFILE_STARTS[options.profile]) == "author"
-    return MahalanobisPlan(options.profile, sizes, chosen, others, options.seed, author=author)
+    return MahalanobisPlan(options.profile, sizes, chosen, others, options.seed, author=author, landscape=not given)
 
 
 def _nearest(dim: int) -> int:
