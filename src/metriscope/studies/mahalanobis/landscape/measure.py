@@ -37,7 +37,7 @@ def landscape(plan: MahalanobisPlan, driver: Driver) -> Tables:
     runs: Mapping[PopulationTraining, Run | Record] = (
         driver.recorded(asked) if quick else driver.perform(asked, WORK, f"{NAME}: many Gaussians") if asked else {}
     )
-    if not any(job.usual for job in runs):
+    if not any(job.usual and job.activation == "abs" for job in runs):
         return {}
     return _tables([(job, runs[job]) for job in asked if job in runs], "record" if quick else "run")
 

@@ -30,7 +30,9 @@ def section(tables: Tables) -> tuple[Section, ...]:
     if "landscape-effects" not in tables:
         return ()
     blocks: list[Block] = [Prose(_introduction(tables)), figures.losses(tables), _effects(tables)]
-    blocks += [Prose(_axes_text(tables)), figures.lost_axes(tables), _choices(tables)]
+    blocks += [Prose(_axes_text(tables))]
+    if len(tables["landscape-lost"]):
+        blocks += [figures.lost_axes(tables), _choices(tables)]
     blocks += [Prose(_ends_text(tables)), _ends(tables)]
     blocks += [Prose(_widths_text(tables)), figures.exact_shares(tables), _widths(tables)]
     blocks += [Prose(_rule_text(tables))]
@@ -50,16 +52,16 @@ def _origin(tables: Tables) -> str:
 def _introduction(tables: Tables) -> str:
     effects = matching(tables["landscape-effects"], metric="train_mse")
     parts, whole = [], []
-    for row in effects.itertuples():
-        name = f"{row.dim}-D {TITLES[row.activation]}"
+    for row in effects.to_dict("records"):
+        name, many = f"{row['dim']}-D {TITLES[row['activation']]}", row["gaussians"]
         parts.append(
-            f"{name}: mean {number(row.mean)} {interval(row.low, row.high)} over {row.gaussians} Gaussians, 95 % of "
-            f"them from {number(row.q_low)} to {number(row.q_high)}, published {number(row.published)}; "
-            f"{row.icc:.0%} of the variance of a trial is between Gaussians"
+            f"{name}: mean {number(row['mean'])} {interval(row['low'], row['high'])} over {many} Gaussians, 95 % of "
+            f"them from {number(row['q_low'])} to {number(row['q_high'])}, published {number(row['published'])}; "
+            f"{row['icc']:.0%} of the variance of a trial is between Gaussians"
         )
-        asked = POPULATIONS[row.dim].gaussians
-        if row.gaussians < asked:
-            whole.append(f"{name} was run on {row.gaussians} of {asked} Gaussians")
+        asked = POPULATIONS[row["dim"]].gaussians
+        if many < asked:
+            whole.append(f"{name} was run on {many} of {asked} Gaussians")
     missing = f" Not all is done: {'; '.join(whole)}." if whole else ""
     return (
         "The published numbers are those of one Gaussian per dimension. Here the same networks are trained for the "
@@ -98,8 +100,9 @@ def _axes_text(tables: Tables) -> str:
         )
     for dim, rows in tables["landscape-choices"].groupby("dim", sort=False):
         odds = [
-            f"ten times {FEATURES[row.feature]} multiplies the odds by {number(row.odds)} {interval(row.low, row.high)}"
-            for row in rows.itertuples()
+            f"ten times {FEATURES[row['feature']]} multiplies the odds by {number(row['odds'])} "
+            f"{interval(row['low'], row['high'])}"
+            for row in rows.to_dict("records")
         ]
         parts.append(
             f"A choice model of which axis is lost in {dim}-D: {'; '.join(odds)}. Its likeliest axis is the lost one "
@@ -178,16 +181,14 @@ def _widths(tables: Tables) -> Table:
 
 def _rule_text(tables: Tables) -> str:
     parts = []
-    for row in tables["landscape-rule"].itertuples():
-        where = f"{row.dim}-D, whether {RULES[row.target]}"
-        if pd.isna(row.auc):
+    for row in tables["landscape-rule"].to_dict("records"):
+        where = f"{row['dim']}-D, whether {RULES[row['target']]}"
+        if pd.isna(row["auc"]):
             parts.append(f"{where}: too few trials of either kind to fit and test a rule")
             continue
-        useful = "predicts" if row.skill_low > 0 else "does not predict better than the base rate"
-        parts.append(
-            f"{where}: AUC {number(row.auc)} {interval(row.auc_low, row.auc_high)}, Brier skill {number(row.skill)} "
-            f"{interval(row.skill_low, row.skill_high)} on {row.tested} trials: the rule {useful}"
-        )
+        useful = "predicts" if row["skill_low"] > 0 else "does not predict better than the base rate"
+        both = [f"{number(row[k])} {interval(row[f'{k}_low'], row[f'{k}_high'])}" for k in ("auc", "skill")]
+        parts.append(f"{where}: AUC {both[0]}, Brier skill {both[1]} on {row['tested']} trials: the rule {useful}")
     return (
         "Can the end be predicted before training? A logistic regression on five features (norm of the whitened mean, "
         "norm of the mean, least variance, the share of the whitened mean on that axis, and the least squared length "

@@ -44,7 +44,7 @@ class Population:
 
 POPULATIONS = {
     2: Population(200, 50, clustered=50, resamples=2, together=50, widened=40, widths=(2, 3, 4, 5, 6)),
-    10: Population(50, 10, clustered=50, resamples=1, together=25, widened=12, widths=(10, 12, 15, 20, 30)),
+    10: Population(50, 5, clustered=50, resamples=1, together=25, widened=12, widths=(10, 12, 15, 20, 30)),
 }
 
 
@@ -107,10 +107,10 @@ class LandscapeRule:
 
 
 def jobs(plan: MahalanobisPlan) -> tuple[PopulationTraining, ...]:
-    """Return the jobs of a plan; those that more depends on come first."""
-    found = []
+    """Return the jobs of a plan; none without Abs, which the landscape is about. What more depends on comes first."""
+    found: list[PopulationTraining] = []
     for dim, rows in POPULATIONS.items():
-        if plan.landscape and dim in plan.sizes:
+        if plan.landscape and "abs" in plan.activations and dim in plan.sizes:
             found += [job for job in _dimension(dim, rows, plan.seed) if job.activation in plan.activations]
     return tuple(found)
 

@@ -141,7 +141,7 @@ def _rule(
     fitted = (rows["gaussian"] % 2 == 1).to_numpy()
     x = rows[list(FEATURES)].to_numpy()
     halves = (happened[fitted], happened[~fitted])
-    counts = {"fitted": int(fitted.sum()), "tested": int((~fitted).sum())}
+    counts: dict[str, float] = {"fitted": int(fitted.sum()), "tested": int((~fitted).sum())}
     if min(min(half.sum(), (~half).sum()) for half in halves) < rule.fewest:
         return counts, pd.DataFrame(), pd.DataFrame()
     model = make_pipeline(StandardScaler(), LogisticRegression(C=1 / rule.penalty)).fit(x[fitted], halves[0])
@@ -164,7 +164,7 @@ def _scores(table: pd.DataFrame, base: float, rule: LandscapeRule) -> dict[str, 
     ]
     found = {"auc": [auc(p[i], happened[i]) for i in drawn], "skill": [_skill(p[i], happened[i], base) for i in drawn]}
     quantiles = [(1 - rule.confidence) / 2, (1 + rule.confidence) / 2]
-    result = {}
+    result: dict[str, float] = {}
     for name, (value, *others) in found.items():
         low, high = np.nanquantile(others, quantiles)
         result |= {name: float(value), f"{name}_low": float(low), f"{name}_high": float(high)}
