@@ -11,6 +11,7 @@ from metriscope.probes import lost_directions
 from metriscope.report import Figure, Prose, Table, number
 from metriscope.runs import Driver, Record, Store
 from metriscope.runs.address import address
+from metriscope.runs.records import shipped
 from metriscope.studies.judging import judge
 from metriscope.studies.mahalanobis.judge import STATEMENTS
 from metriscope.studies.mahalanobis.landscape import measure as many
@@ -310,3 +311,16 @@ def test_trained_networks_of_another_width_are_rebuilt_for_measuring():
     table = current.result(job).tables["trials"]
     assert list(table["gaussian"]) == [1]
     assert job.units == 5
+
+
+def test_the_records_that_come_with_the_package_are_those_that_quick_looks_up(tmp_path):
+    quick = plan(MahalanobisOptions("quick"))
+    driver = Driver(Store(tmp_path))
+    found = many.landscape(quick, driver)
+    recorded = {record.path.name for record in driver.shown.values()}
+    assert recorded == {path.name for path in shipped("mahalanobis").glob("populationtraining-*.json")}
+    assert not list(driver.store.runs())
+    population = found["population"]
+    assert (population["origin"] == "record").all()
+    assert population["protocol"].all()
+    assert not population.duplicated(["dim", "start", "activation", "gaussian", "trial"]).any()
