@@ -226,6 +226,7 @@ def test_a_rule_predicts_unseen_gaussians_where_the_gaussian_decides(tables):
     assert row["auc_low"] > 0.8
     assert row["skill_low"] > 0.2
     shown = tables["landscape-predictions"]
+    assert row["auc"] == pytest.approx(auc(shown["predicted"].to_numpy(), shown["happened"].to_numpy(dtype=bool)))
     assert (shown["gaussian"] % 2 == 0).all()
     weights = tables["landscape-weights"].set_index("feature")["weight"]
     assert set(weights.index) == set(FEATURES)

@@ -74,9 +74,7 @@ def _placed(job: PopulationTraining, table: pd.DataFrame) -> pd.DataFrame:
     placed = table.rename(columns={"length": "start_length"}).assign(**known)
     if "train_mse" in table:
         placed = placed.reindex(columns=[*placed.columns, *(name for name in MEASURED if name not in placed)])
-        placed = placed.assign(
-            **relative(placed, dim, EXACT), log_test=np.log10(placed["test_mse"].where(placed["test_mse"] > 0))
-        )
+        placed = placed.assign(**relative(placed, dim, EXACT))
     return placed
 
 
@@ -186,7 +184,7 @@ def ends(trials: pd.DataFrame, rule: LandscapeRule) -> pd.DataFrame:
         for outcome in OUTCOMES:
             here = part["outcome"] == outcome
             some = part[here]["gaussian"].nunique()
-            alone = failed.groupby("gaussian")["outcome"].agg(lambda found, name=outcome: bool((found == name).all()))
+            alone = (failed["outcome"] == outcome).groupby(failed["gaussian"]).all()
             counts = {"trials": int(here.sum()), "of": len(part), "gaussians": some, "alone": int(alone.sum())}
             found = share_over_gaussians(here, part["gaussian"], rule)
             rows.append({"dim": dim, "outcome": outcome, **counts, **found})

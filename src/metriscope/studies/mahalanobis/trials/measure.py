@@ -176,7 +176,6 @@ def _measured(
     }
     row |= {
         **relative(row, network.dim, spec.exact),
-        "log_test": float(np.log10(test)) if test > 0 else float("nan"),
         "centering_sd": row["centering"] / float(torch.linalg.eigvalsh(gaussian.cov)[-1]) ** 0.5,
     }
     matched = _long(network, "axis", eigenvalue=recovery.eigenvalues, estimate=recovery.estimates)
@@ -185,10 +184,11 @@ def _measured(
 
 def relative(row: Any, dim: int, exact: float) -> dict[str, Any]:
     """Return whether trials are exact, and their metrics over those of one lost direction; of a row or of columns."""
-    theory = one_lost(dim)
+    theory, test = one_lost(dim), row["test_mse"]
     return {
         "exact": row["train_mse"] < exact * theory.loss,
-        "loss_ratio": row["test_mse"] / theory.loss,
+        "loss_ratio": test / theory.loss,
+        "log_test": np.log10(np.where(test > 0, test, np.nan)),
         "pair_share": row["mirrored"] / dim,
         "whiteness": row["data_sphericity"] / theory.sphericity,
     }

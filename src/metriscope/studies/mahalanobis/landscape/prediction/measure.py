@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import pandas as pd
 from jaxtyping import Float, Int
-from scipy.stats import norm, rankdata
+from scipy.stats import norm
 
 from metriscope.rng import derive
 from metriscope.studies.mahalanobis.landscape.plan import LandscapeRule
@@ -154,21 +154,29 @@ def _rule(
 
 def _scores(table: pd.DataFrame, base: float, rule: LandscapeRule) -> dict[str, float]:
     """Return AUC and Brier skill over the base rate of the fitted half, with bootstrap intervals over Gaussians."""
-    members = list(table.groupby("gaussian").indices.values())
-    generator = np.random.default_rng(derive(0, NAME, "rule", len(members)))
     p, happened = table["predicted"].to_numpy(), table["happened"].to_numpy(dtype=bool)
-    drawn = [np.arange(len(table))]
-    drawn += [
-        np.concatenate([members[i] for i in some])
-        for some in generator.integers(len(members), size=(rule.draws, len(members)))
-    ]
-    found = {"auc": [auc(p[i], happened[i]) for i in drawn], "skill": [_skill(p[i], happened[i], base) for i in drawn]}
-    quantiles = [(1 - rule.confidence) / 2, (1 + rule.confidence) / 2]
-    result: dict[str, float] = {}
-    for name, (value, *others) in found.items():
-        low, high = np.nanquantile(others, quantiles)
-        result |= {name: float(value), f"{name}_low": float(low), f"{name}_high": float(high)}
+    member = pd.get_dummies(table["gaussian"]).to_numpy(dtype=float)
+    many = member.shape[1]
+    drawn = np.random.default_rng(derive(0, NAME, "rule", many)).multinomial(many, np.full(many, 1 / many), rule.draws)
+    # How often each Gaussian counts: once in the estimate, then as often as it is drawn.
+    counts = np.vstack([np.ones(many), drawn])
+    beaten = _beaten(p, happened)
+    wins, pairs = (member[happened].T @ matrix @ member[~happened] for matrix in (beaten, np.ones_like(beaten)))
+    ours, theirs = (np.square(guess - happened) @ member for guess in (p, base))
+    above, compared = (np.einsum("bg,gh,bh->b", counts, matrix, counts) for matrix in (wins, pairs))
+    with np.errstate(invalid="ignore", divide="ignore"):
+        found = {"auc": above / compared, "skill": 1 - (counts @ ours) / (counts @ theirs)}
+    quantiles, result = [(1 - rule.confidence) / 2, (1 + rule.confidence) / 2], dict[str, float]()
+    for name, values in found.items():
+        low, high = np.nanquantile(values[1:], quantiles)
+        result |= {name: float(values[0]), f"{name}_low": float(low), f"{name}_high": float(high)}
     return result
+
+
+def _beaten(p: Float[np.ndarray, " n"], happened: np.ndarray) -> Float[np.ndarray, "yes no"]:
+    """Return, for what happened against what did not, 1 where it was predicted more strongly, and a half for ties."""
+    yes, no = p[happened][:, None], p[~happened]
+    return (yes > no) + (yes == no) / 2
 
 
 def auc(p: Float[np.ndarray, " n"], happened: np.ndarray) -> float:
@@ -177,12 +185,5 @@ def auc(p: Float[np.ndarray, " n"], happened: np.ndarray) -> float:
     >>> auc(np.array([0.1, 0.4, 0.4, 0.9]), np.array([False, False, True, True]))
     0.875
     """
-    yes, no = int(happened.sum()), int((~happened).sum())
-    if not yes or not no:
-        return float("nan")
-    return float((rankdata(p)[happened].sum() - yes * (yes + 1) / 2) / (yes * no))
-
-
-def _skill(p: np.ndarray, happened: np.ndarray, base: float) -> float:
-    """Return 1 for perfect predictions, 0 for those no better than the base rate."""
-    return float(1 - np.square(p - happened).mean() / np.square(base - happened).mean())
+    beaten = _beaten(p, happened)
+    return float(beaten.mean()) if beaten.size else float("nan")
