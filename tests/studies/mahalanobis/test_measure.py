@@ -15,7 +15,6 @@ from metriscope.studies.mahalanobis.plan import (
     ANALYTIC_POINTS,
     EXACT,
     METRICS,
-    Chance,
     DistanceRecipe,
     DistanceTraining,
     GaussianTask,
@@ -24,6 +23,7 @@ from metriscope.studies.mahalanobis.plan import (
     plan,
 )
 from metriscope.studies.mahalanobis.recovery.measure import axes, chance
+from metriscope.studies.mahalanobis.recovery.plan import Chance
 from metriscope.studies.mahalanobis.train import draw_problem, network
 from metriscope.studies.mahalanobis.trials.measure import (
     analytic_error,

@@ -18,8 +18,9 @@ from metriscope.runs import Driver, Finished, Run, once
 from metriscope.studies.mahalanobis import plan as planned
 from metriscope.studies.mahalanobis.diagnosis.measure import diagnosed
 from metriscope.studies.mahalanobis.landscape.measure import combined, landscape
-from metriscope.studies.mahalanobis.plan import Chance, Diagnosis, DistanceTraining, MahalanobisPlan, Measurement
+from metriscope.studies.mahalanobis.plan import Diagnosis, DistanceTraining, MahalanobisPlan, Measurement
 from metriscope.studies.mahalanobis.recovery.measure import axes, chance, kept_all
+from metriscope.studies.mahalanobis.recovery.plan import Chance
 from metriscope.studies.mahalanobis.train import draw_problem
 from metriscope.studies.mahalanobis.trials import measure as trial
 from metriscope.studies.published import matching

@@ -29,7 +29,6 @@ __all__ = [
     "STARTS",
     "TIMES",
     "TITLE",
-    "Chance",
     "Diagnosis",
     "DistanceRecipe",
     "DistanceTraining",
@@ -247,22 +246,6 @@ class Diagnosis:
     large_iterations: int = 60
     lost: float = 0.1
     method: int = 2  # raised when the same request would give other outcomes
-    study: str = NAME
-
-
-@dataclass(frozen=True)
-class Chance:
-    """How well randomly rotated whitenings of one Gaussian recover its principal axes: the null distribution of C07.
-
-    ``draws`` rotations are drawn. Their mean over as many rotations as there are trials is drawn ``means`` times;
-    ``high`` is the upper quantile of these means that is reported.
-    """
-
-    task: GaussianTask
-    draws: int = 400
-    means: int = 2_000
-    high: float = 0.975
-    method: int = 1  # raised when the same request would give other numbers
     study: str = NAME
 
 

@@ -15,8 +15,9 @@ from metriscope.functional import principal_axes
 from metriscope.runs import Record, Result, Work
 from metriscope.studies.mahalanobis.diagnosis.measure import diagnose
 from metriscope.studies.mahalanobis.landscape.plan import PopulationTraining
-from metriscope.studies.mahalanobis.plan import Chance, Diagnosis, DistanceTraining, Measurement
+from metriscope.studies.mahalanobis.plan import Diagnosis, DistanceTraining, Measurement
 from metriscope.studies.mahalanobis.recovery.measure import axes, chance, kept_all
+from metriscope.studies.mahalanobis.recovery.plan import Chance
 from metriscope.studies.mahalanobis.train import DistanceProblem, cohorts_of, draw_problem, network
 from metriscope.studies.mahalanobis.trials.measure import TrainedDistance, rebuilt, tables_of
 from metriscope.train import Cohort, CohortPass

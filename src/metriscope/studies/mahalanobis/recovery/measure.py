@@ -16,7 +16,8 @@ from metriscope.functional import whitening_factor
 from metriscope.probes import eigen_recovery
 from metriscope.rng import derive, stream
 from metriscope.runs import Record, Result, Run
-from metriscope.studies.mahalanobis.plan import NAME, Chance
+from metriscope.studies.mahalanobis.plan import NAME
+from metriscope.studies.mahalanobis.recovery.plan import Chance
 from metriscope.studies.mahalanobis.train import draw_problem
 from metriscope.studies.published import matching
 
