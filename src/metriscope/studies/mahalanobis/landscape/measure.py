@@ -10,6 +10,7 @@ from collections.abc import Mapping, Sequence
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
+from scipy.stats import binomtest
 
 from metriscope.functional import summarize
 from metriscope.rng import derive
@@ -100,11 +101,19 @@ def _interval(values: np.ndarray, rule: LandscapeRule) -> tuple[float, float]:
 
 
 def share_over_gaussians(happened: pd.Series, gaussian: pd.Series, rule: LandscapeRule) -> dict[str, float]:
-    """Return the share of trials in which something happened, with a bootstrap interval over Gaussians."""
+    """Return the share of trials in which something happened, with a bootstrap interval over Gaussians.
+
+    Where it happened always or never, a bootstrap sees no variation; the exact binomial interval of as many Gaussians
+    takes its place.
+    """
     counts = happened.astype(float).groupby(gaussian).agg(["sum", "count"]).to_numpy()
+    share = float(happened.mean())
+    if share in (0, 1):
+        exact = binomtest(len(counts) * int(share), len(counts)).proportion_ci(rule.confidence)
+        return {"share": share, "low": float(exact.low), "high": float(exact.high)}
     drawn = counts[_draws(len(counts), rule)].sum(1)
     low, high = _interval(drawn[:, 0] / drawn[:, 1], rule)
-    return {"share": float(happened.mean()), "low": low, "high": high}
+    return {"share": share, "low": low, "high": high}
 
 
 def effects(trials: pd.DataFrame, rule: LandscapeRule) -> pd.DataFrame:

@@ -32,7 +32,9 @@ def section(tables: Tables) -> tuple[Section, ...]:
     blocks: list[Block] = [Prose(_introduction(tables)), figures.losses(tables), _effects(tables)]
     blocks += [Prose(_axes_text(tables))]
     if len(tables["landscape-lost"]):
-        blocks += [figures.lost_axes(tables), _choices(tables)]
+        blocks += [figures.lost_axes(tables)]
+    if len(tables["landscape-choices"]):
+        blocks += [_choices(tables)]
     blocks += [Prose(_ends_text(tables)), _ends(tables)]
     blocks += [Prose(_widths_text(tables)), figures.exact_shares(tables), _widths(tables)]
     blocks += [Prose(_rule_text(tables))]

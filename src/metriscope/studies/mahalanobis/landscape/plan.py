@@ -93,9 +93,10 @@ class LandscapeRule:
     """How the tables of the landscape are computed.
 
     Intervals are percentile intervals of ``draws`` bootstrap samples of Gaussians, of level ``confidence``. Logistic
-    models have the ridge penalty ``penalty``; that of lost axes is fitted in ``steps`` Newton steps. A model that
-    predicts is fitted on Gaussians with odd numbers and tested on the others, and is scored if both halves have at
-    least ``fewest`` trials of either kind. Predictions are shown in ``bins`` groups of equal size.
+    models have the ridge penalty ``penalty``; that of lost axes is fitted in ``steps`` Newton steps, on at least
+    ``groups`` Gaussians. A model that predicts is fitted on Gaussians with odd numbers and tested on the others, and is
+    scored if both halves have at least ``fewest`` trials of either kind. Predictions are shown in ``bins`` groups of
+    equal size.
     """
 
     draws: int = 1_000
@@ -103,6 +104,7 @@ class LandscapeRule:
     penalty: float = 1.0
     steps: int = 20
     fewest: int = 5
+    groups: int = 10
     bins: int = 5
 
 

@@ -80,8 +80,10 @@ def choices(trials: pd.DataFrame, axes: pd.DataFrame, starts: pd.DataFrame, rule
         )
         wide = np.log10(wide.loc[list(zip(part["gaussian"], part["trial"], strict=True))])
         x = np.stack([wide[name].to_numpy() for name in AXIS_FEATURES], axis=2)
-        if len(x) > x.shape[2]:
-            model = conditional_logit(x, part["lost_axis"].to_numpy(dtype=int), part["gaussian"].to_numpy(), rule)
+        chosen = part["lost_axis"].to_numpy(dtype=int)
+        # Where one and the same axis is always lost, no coefficient has a best value.
+        if part["gaussian"].nunique() >= rule.groups and len(set(chosen)) > 1:
+            model = conditional_logit(x, chosen, part["gaussian"].to_numpy(), rule)
             fit = {"dim": dim, "trials": len(x), "explained": model.explained, "right": model.right, "chance": 1 / dim}
             margins = norm.ppf((1 + rule.confidence) / 2) * model.errors
             for name, value, margin in zip(AXIS_FEATURES, model.coefficients, margins, strict=True):
