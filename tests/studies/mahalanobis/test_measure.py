@@ -10,12 +10,11 @@ from metriscope.nn import Mahalanobis
 from metriscope.probes import lost_directions
 from metriscope.rng import stream
 from metriscope.runs import Driver, Finished, Store, Unfinished
-from metriscope.studies.mahalanobis.measure import axes, chance, measure
+from metriscope.studies.mahalanobis.measure import measure
 from metriscope.studies.mahalanobis.plan import (
     ANALYTIC_POINTS,
     EXACT,
     METRICS,
-    Chance,
     DistanceRecipe,
     DistanceTraining,
     GaussianTask,
@@ -23,6 +22,8 @@ from metriscope.studies.mahalanobis.plan import (
     Measurement,
     plan,
 )
+from metriscope.studies.mahalanobis.recovery.measure import axes, chance
+from metriscope.studies.mahalanobis.recovery.plan import Chance
 from metriscope.studies.mahalanobis.train import draw_problem, network
 from metriscope.studies.mahalanobis.trials.measure import (
     analytic_error,

@@ -24,7 +24,7 @@ from metriscope.studies.published import matching, published
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["curves", "distributions", "eigenvalues", "gaussians", "hyperplanes", "metric_spectra"]
+__all__ = ["beside_published", "curves", "distributions", "eigenvalues", "gaussians", "hyperplanes", "metric_spectra"]
 
 
 def hyperplanes(results: MahalanobisResults) -> Figure:
@@ -71,7 +71,7 @@ def distributions(plan: MahalanobisPlan, results: MahalanobisResults) -> Figure:
             trials = results.select(dim=dim, start="random")
             found = {a: matching(trials, activation=a)[metric.name].dropna().to_numpy() for a in plan.activations}
             groups = {a: values for a, values in found.items() if len(values)}
-            _strip(ax, groups, dim, metric.name)
+            beside_published(ax, groups, dim, metric.name)
             positive = groups and min(v.min() for v in groups.values()) > 0
             if positive and metric.name in ("train_mse", "test_mse", "centering"):
                 log_axes(ax, "x")
@@ -85,7 +85,7 @@ def distributions(plan: MahalanobisPlan, results: MahalanobisResults) -> Figure:
     return Figure("distributions", "Every metric over all trials", to_svg(drawing, "distributions"), caption)
 
 
-def _strip(ax: Axes, groups: Mapping[str, npt.ArrayLike], dim: int, metric: str) -> None:
+def beside_published(ax: Axes, groups: Mapping[str, npt.ArrayLike], dim: int, metric: str) -> None:
     """Draw values by activation beside the published ones."""
     printed = {TITLES[a]: _printed(dim, a, metric) for a in groups}
     strip(ax, {TITLES[a]: v for a, v in groups.items()}, {TITLES[a]: COLORS[a] for a in groups}, printed)
@@ -147,7 +147,7 @@ def gaussians(plan: MahalanobisPlan, results: MahalanobisResults) -> Figure:
     drawing, axes = figure(9.2, 2.2, 1, len(dims))
     for ax, dim in zip(axes[0], dims, strict=True):
         groups = {a: matching(table, dim=dim, activation=a)["mse"].to_numpy() for a in plan.activations}
-        _strip(ax, groups, dim, "train_mse")
+        beside_published(ax, groups, dim, "train_mse")
         if dim > 1:
             ax.axvline(lost_directions(dim, 1).loss, color=COLORS["truth"], linewidth=0.9, dashes=(4, 3))
         ax.set(title=f"{dim}-D", xlabel="mean training MSE over the trials of one Gaussian")

@@ -1,9 +1,4 @@
-"""Measure and diagnose every trained network of the Mahalanobis study: stored runs to tidy tables.
-
-The axes and eigenvalues that Abs recovers are compared with those of randomly rotated whitenings, because whitening is
-unique only up to a rotation. The null distribution is that of means over as many rotations as there are trials. Trials
-that lost a direction are left out, since no rotated whitening loses one.
-"""
+"""Measure and diagnose every trained network of the Mahalanobis study: stored runs to tidy tables."""
 
 from __future__ import annotations
 
@@ -17,16 +12,16 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from metriscope.functional import whitening_factor
 from metriscope.nn import Mahalanobis
-from metriscope.probes import eigen_recovery
 from metriscope.report.plots import plane_nodes
-from metriscope.rng import derive, stream
-from metriscope.runs import Driver, Finished, Result, Run, once
+from metriscope.runs import Driver, Finished, Run, once
 from metriscope.studies.mahalanobis import plan as planned
 from metriscope.studies.mahalanobis.diagnosis.measure import diagnosed
 from metriscope.studies.mahalanobis.diagnosis.plan import Diagnosis
-from metriscope.studies.mahalanobis.plan import Chance, DistanceTraining, MahalanobisPlan, Measurement
+from metriscope.studies.mahalanobis.landscape.measure import combined, landscape
+from metriscope.studies.mahalanobis.plan import DistanceTraining, MahalanobisPlan, Measurement
+from metriscope.studies.mahalanobis.recovery.measure import axes, chance, kept_all
+from metriscope.studies.mahalanobis.recovery.plan import Chance
 from metriscope.studies.mahalanobis.replay import measure as replay
 from metriscope.studies.mahalanobis.second_layer.measure import measure_second_layer
 from metriscope.studies.mahalanobis.second_layer.plan import SecondLayers
@@ -34,11 +29,7 @@ from metriscope.studies.mahalanobis.train import draw_problem
 from metriscope.studies.mahalanobis.trials import measure as trial
 from metriscope.studies.published import matching
 
-__all__ = ["MahalanobisResults", "PlanePanel", "axes", "chance", "measure"]
-
-# What is recovered, and its column among the trials.
-QUANTITIES = {"cosine": "eigenvector_cosine", "error": "eigenvalue_error"}
-SUFFIXES = ("", "_chance", "_low", "_high", "_share")
+__all__ = ["MahalanobisResults", "PlanePanel", "measure"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,6 +88,13 @@ def measure(plan: MahalanobisPlan, runs: Finished, driver: Driver) -> Mahalanobi
         "replay": replay.compared(replay.replayed(plan, first, driver)),
         "second layer": measure_second_layer(SecondLayers(seed=plan.seed), driver, recorded=plan.profile == "quick"),
     }
+    many = landscape(plan, driver)
+    tables |= many | {
+        "population": combined(trials, many.get("population"), ("dim", "start", "activation")),
+        "population axes": combined(tables["axes"], many.get("population axes"), ("dim",)),
+    }
+    if not plan.others:
+        tables["gaussians"] = _gaussians(matching(tables["population"], start="random"))
     return MahalanobisResults(tables, *_plane(plan, first, runs))
 
 
@@ -147,63 +145,14 @@ def _gaussians(trials: pd.DataFrame) -> pd.DataFrame:
     return means.rename("mse").reset_index()
 
 
-def _kept_all(trials: pd.DataFrame) -> pd.DataFrame:
-    """Return the trials of Abs from random starts that kept all directions."""
-    return matching(trials, activation="abs", start="random", lost=0)
-
-
 def _chances(plan: MahalanobisPlan, trials: pd.DataFrame, driver: Driver) -> dict[Chance, Run]:
     """Return what chance recovers on the Gaussians on which some trial kept all directions."""
-    kept = _kept_all(trials)
+    kept = kept_all(trials)
     asked = set(zip(kept["dim"], kept["gaussian"], strict=True))
     tasks = dict.fromkeys(job.task for job in plan.jobs())
     specs = [Chance(task) for task in tasks if (task.dim, task.gaussian) in asked]
     done = driver.perform(specs, once(chance), "mahalanobis: what chance recovers")
     return {spec: done[spec] for spec in specs}
-
-
-def chance(spec: Chance) -> Result:
-    """Return mean |cosine| and eigenvalue error of each randomly rotated whitening."""
-    task = spec.task
-    cov = draw_problem(task).gaussian.cov
-    factor = whitening_factor(cov)
-    generator = stream(task.seed, planned.NAME, task.dim, "rotations", task.gaussian)
-    rows = []
-    for _ in range(spec.draws):
-        rotation, _ = torch.linalg.qr(torch.randn(task.dim, task.dim, generator=generator, dtype=torch.float64))
-        found = eigen_recovery(rotation @ factor, cov)
-        rows.append({"cosine": found.mean_cosine, "error": found.log_error})
-    return Result({"chance": pd.DataFrame(rows)})
-
-
-def axes(trials: pd.DataFrame, found: Mapping[Chance, Run]) -> pd.DataFrame:
-    """Return one row per Gaussian on which a trial of Abs from a random start kept all directions."""
-    every, rows = _kept_all(trials), []
-    for spec, run in found.items():
-        where = {"dim": spec.task.dim, "gaussian": spec.task.gaussian}
-        kept = matching(every, **where)
-        if len(kept):
-            compared = _beside_chance(kept, spec, run.table("chance"))
-            ours = {name: kept[name].iloc[0] for name in ("length", "protocol")}
-            rows.append({**where, "trials": len(kept), **compared, **ours})
-    columns = ["dim", "gaussian", "trials", *(f"{q}{s}" for q in QUANTITIES for s in SUFFIXES), "length", "protocol"]
-    return pd.DataFrame(rows, columns=columns)
-
-
-def _beside_chance(kept: pd.DataFrame, spec: Chance, rotations: pd.DataFrame) -> dict[str, float]:
-    """Return the mean over trials, the mean and range of the null, and the share of the way to perfect recovery."""
-    task = spec.task
-    generator = np.random.default_rng(derive(task.seed, planned.NAME, task.dim, "means", task.gaussian))
-    rows = generator.integers(len(rotations), size=(spec.means, len(kept)))
-    found: dict[str, float] = {}
-    for quantity, perfect in (("cosine", 1.0), ("error", 0.0)):
-        ours, means = float(kept[QUANTITIES[quantity]].mean()), rotations[quantity].to_numpy()[rows].mean(1)
-        expected = float(rotations[quantity].mean())
-        low, high = np.quantile(means, [1 - spec.high, spec.high])
-        # In one dimension there is nothing to rotate, and chance is perfect.
-        share = (ours - expected) / (perfect - expected) if perfect != expected else float("nan")
-        found |= dict(zip((f"{quantity}{s}" for s in SUFFIXES), (ours, expected, low, high, share), strict=True))
-    return found
 
 
 def _plane(plan: MahalanobisPlan, trials: pd.DataFrame, runs: Finished) -> tuple[np.ndarray, tuple[PlanePanel, ...]]:

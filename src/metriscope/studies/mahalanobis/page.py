@@ -10,6 +10,7 @@ from metriscope.report import Block, Claim, Details, Ledger, Prose, Section, Tab
 from metriscope.report.numbers import MISSING
 from metriscope.studies.mahalanobis import figures
 from metriscope.studies.mahalanobis.diagnosis.plan import OUTCOMES
+from metriscope.studies.mahalanobis.landscape import page as landscape
 from metriscope.studies.mahalanobis.measure import MahalanobisResults
 from metriscope.studies.mahalanobis.plan import METRICS, NAME, PAPER, TITLE, MahalanobisPlan
 from metriscope.studies.mahalanobis.replay import page as replay
@@ -31,6 +32,7 @@ def sections(plan: MahalanobisPlan, results: MahalanobisResults, claims: tuple[C
         Section(TITLE, (Prose(_introduction(plan)), *_results(plan, results))),
         *replay.section(results),
         Section("What the means hide: lost directions", _lost(plan, results)),
+        *landscape.section(results.tables),
         Section("Starting from clusters", _starts(results)),
         second_layer.section(results.tables["second layer"]),
         Section("Verdicts C01 to C08, C29", (Ledger(claims),)),
@@ -56,7 +58,7 @@ def _introduction(plan: MahalanobisPlan) -> str:
 
 def _results(plan: MahalanobisPlan, results: MahalanobisResults) -> tuple[Block, ...]:
     blocks: list[Block] = [_protocol(plan), _placement(plan, results)]
-    if len(results.tables["gaussians"]):
+    if plan.others and len(results.tables["gaussians"]):
         blocks.append(figures.gaussians(plan, results))
     if results.panels:
         blocks.append(figures.hyperplanes(results))

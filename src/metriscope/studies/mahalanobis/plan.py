@@ -28,7 +28,6 @@ __all__ = [
     "STARTS",
     "TIMES",
     "TITLE",
-    "Chance",
     "DistanceRecipe",
     "DistanceTraining",
     "Further",
@@ -161,6 +160,7 @@ class DistanceTraining:
     start: Start = Start()
     engine: int = 1  # raised when the same request would give different weights
     study: str = NAME
+    hidden: int | None = added(None)  # the number of units, if not the usual
 
     @property
     def start_name(self) -> str:
@@ -211,22 +211,6 @@ class Measurement:
     study: str = NAME
 
 
-@dataclass(frozen=True)
-class Chance:
-    """How well randomly rotated whitenings of one Gaussian recover its principal axes: the null distribution of C07.
-
-    ``draws`` rotations are drawn. Their mean over as many rotations as there are trials is drawn ``means`` times;
-    ``high`` is the upper quantile of these means that is reported.
-    """
-
-    task: GaussianTask
-    draws: int = 400
-    means: int = 2_000
-    high: float = 0.975
-    method: int = 1  # raised when the same request would give other numbers
-    study: str = NAME
-
-
 def author_task(dim: int, samples: int) -> GaussianTask:
     """Return the published Gaussian of a dimension, with this many training points."""
     return GaussianTask(dim, samples, seed=AUTHOR_SEED, author=True, threads=AUTHOR_THREADS)
@@ -234,7 +218,10 @@ def author_task(dim: int, samples: int) -> GaussianTask:
 
 @dataclass(frozen=True)
 class MahalanobisPlan:
-    """Everything one call of the study will compute, and how far that is from the paper's protocol."""
+    """Everything one call of the study will compute, and how far that is from the paper's protocol.
+
+    With ``landscape``, the population of Gaussians is computed too or, in the quick profile, looked up in the records.
+    """
 
     profile: str
     sizes: dict[int, Size]
@@ -243,6 +230,7 @@ class MahalanobisPlan:
     seed: int = 0
     starts: tuple[str, ...] = tuple(STARTS)
     author: bool = False
+    landscape: bool = False
 
     def jobs(self) -> tuple[DistanceTraining, ...]:
         """Return every training, dimension by dimension, further Gaussians last."""
@@ -346,10 +334,12 @@ def plan(options: MahalanobisOptions) -> MahalanobisPlan:
     rows = PROFILES[options.profile]
     sizes = {d: replace(rows[_nearest(d)], **given) for d in dict.fromkeys(options.dims)}
     chosen = tuple(a for a in ACTIVATIONS if a in options.activations)
-    more = {d: row for d, row in PROFILE_OTHERS[options.profile].items() if d in sizes}
+    # The population is run as it is or not at all, and holds more Gaussians than a profile would run without it.
+    known = {} if options.profile == "paper" and not given else PROFILE_OTHERS[options.profile]
+    more = {d: row for d, row in known.items() if d in sizes}
     others = {d: replace(row, size=replace(row.size, **given)) for d, row in more.items()}
     author = (options.start or PROFILE_STARTS[options.profile]) == "author"
-    return MahalanobisPlan(options.profile, sizes, chosen, others, options.seed, author=author)
+    return MahalanobisPlan(options.profile, sizes, chosen, others, options.seed, author=author, landscape=not given)
 
 
 def _nearest(dim: int) -> int:

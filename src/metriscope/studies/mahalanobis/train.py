@@ -87,7 +87,7 @@ def network(job: DistanceTraining, activation: str, trial: int, x: Float[Tensor,
     """
     dim = job.task.dim
     here = (job.task.seed, NAME, dim, job.task.gaussian, "trial", trial)
-    model = Mahalanobis(dim, activation=activation)
+    model = Mahalanobis(dim, job.hidden, activation)
     units = model.linear.out_features
     widest = nn.Linear(dim, max(2 * dim, units))
     if job.start.clusters is None and job.task.author:

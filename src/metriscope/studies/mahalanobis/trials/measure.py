@@ -6,6 +6,7 @@ Axes: S trials, T recorded epochs, K units, D features. Weights are measured in 
 from __future__ import annotations
 
 import copy
+from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import product
 from typing import Any
@@ -35,10 +36,13 @@ __all__ = [
     "mse",
     "networks",
     "one_lost",
+    "rebuilt",
+    "relative",
     "relative_error",
     "shares",
     "starts_compared",
     "summary",
+    "tables_of",
     "truth",
     "truth_row",
 ]
@@ -61,9 +65,14 @@ class TrainedDistance:
 
 def networks(run: Run, job: DistanceTraining) -> list[TrainedDistance]:
     """Return the networks of a stored training."""
-    tensors, found = run.tensors(), []
+    return rebuilt(run.tensors(), job)
+
+
+def rebuilt(tensors: Mapping[str, Tensor], job: DistanceTraining) -> list[TrainedDistance]:
+    """Return the networks of a training from their parameters."""
+    found = []
     for activation, trial in product(job.activations, job.trials):
-        model = Mahalanobis(job.task.dim, activation=activation)
+        model = Mahalanobis(job.task.dim, job.hidden, activation)
         model.load_state_dict({name: tensors[f"{activation}/{trial}/{name}"] for name in model.state_dict()})
         where = (job.task.dim, job.start_name, activation, trial)
         found.append(TrainedDistance(*where, model.requires_grad_(False)))
@@ -78,17 +87,20 @@ def truth(problem: DistanceProblem) -> TrainedDistance:
 
 def measured(spec: Measurement, run: Run) -> Result:
     """Return one row per network, the eigenvalues of its metric, recovered eigenvalues, and errors of rewriting."""
-    problem, found = draw_problem(spec.training.task), networks(run, spec.training)
+    return Result(tables_of(networks(run, spec.training), draw_problem(spec.training.task), spec))
+
+
+def tables_of(found: list[TrainedDistance], problem: DistanceProblem, spec: Measurement) -> dict[str, pd.DataFrame]:
+    """Return the tables of :func:`measured` for networks that are at hand."""
     rows, spectra, recovery = zip(*(_measured(network, problem, spec) for network in found), strict=True)
     ranked = [table for network, table in zip(found, spectra, strict=True) if network.activation in RANKED]
     rewritten = [_rewritten(network, problem, spec) for network in found if network.activation == "abs"]
-    tables = {
+    return {
         "trials": pd.DataFrame(rows),
         "spectra": pd.concat(ranked, ignore_index=True) if ranked else pd.DataFrame({"activation": []}),
         "recovery": pd.concat(recovery, ignore_index=True),
         "identities": pd.DataFrame(rewritten, columns=["identity", "trial", "error"]),
     }
-    return Result(tables)
 
 
 def truth_row(spec: Measurement) -> pd.DataFrame:
@@ -144,7 +156,7 @@ def _measured(
     further = (task.gaussian,) if task.gaussian else ()
     fresh = problem.fresh(spec.test_samples, stream(task.seed, NAME, task.dim, "test points", network.trial, *further))
     train, test = (mse(network.model, *points) for points in ((problem.x, problem.y), fresh))
-    theory, relu = one_lost(network.dim), network.activation == "relu"
+    relu = network.activation == "relu"
     # A mirrored pair of ReLU units is one Abs unit, so one unit of each pair is kept.
     unique = functional.deduplicate(linear.weight, linear.bias, spec.mirror)[0] if relu else linear.weight
     recovery = probes.eigen_recovery(unique, gaussian.cov)
@@ -163,15 +175,23 @@ def _measured(
         **_rank(network, metric),
     }
     row |= {
-        "exact": train < spec.exact * theory.loss,
-        "loss_ratio": test / theory.loss,
-        "log_test": float(np.log10(test)) if test > 0 else float("nan"),
+        **relative(row, network.dim, spec.exact),
         "centering_sd": row["centering"] / float(torch.linalg.eigvalsh(gaussian.cov)[-1]) ** 0.5,
-        "pair_share": row["mirrored"] / network.dim,
-        "whiteness": row["data_sphericity"] / theory.sphericity,
     }
     matched = _long(network, "axis", eigenvalue=recovery.eigenvalues, estimate=recovery.estimates)
     return row, _long(network, "direction", eigenvalue=metric.eigenvalues), matched
+
+
+def relative(row: Any, dim: int, exact: float) -> dict[str, Any]:
+    """Return whether trials are exact, and their metrics over those of one lost direction; of a row or of columns."""
+    theory, test = one_lost(dim), row["test_mse"]
+    return {
+        "exact": row["train_mse"] < exact * theory.loss,
+        "loss_ratio": test / theory.loss,
+        "log_test": np.log10(np.where(test > 0, test, np.nan)),
+        "pair_share": row["mirrored"] / dim,
+        "whiteness": row["data_sphericity"] / theory.sphericity,
+    }
 
 
 def shares(linear: nn.Linear, x: Tensor, activation: str) -> Tensor:

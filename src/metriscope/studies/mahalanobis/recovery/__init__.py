@@ -1,0 +1,1 @@
+"""Which axes trained weights recover, compared with what chance recovers."""
