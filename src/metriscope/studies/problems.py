@@ -59,9 +59,10 @@ def _pixels() -> str:
     table = matching(_records().tables["pixels"], form="normalized", data="mnist")
     parts, nearer = [], []
     for row in table.itertuples():
-        theirs = printed("test_accuracy", network=row.network)["mean"]
+        name = str(row.network)
+        theirs = printed("test_accuracy", network=name)["mean"]
         miss = {form: float((theirs - getattr(row, form)).abs().min()) for form in ("raw", "other")}
-        parts.append(f"{title(row.network)} {miss['raw']:.2f} with raw and {miss['other']:.2f} with normalized pixels")
+        parts.append(f"{title(name)} {miss['raw']:.2f} with raw and {miss['other']:.2f} with normalized pixels")
         nearer.append(miss["raw"] < miss["other"])
     return (
         f"Both forms were trained for {int(table['epochs'].iloc[0]):,} epochs on all of MNIST. Distance to the nearest "
@@ -109,11 +110,8 @@ def _bias() -> str:
 def _form() -> str:
     layer, x = OffsetL2(4, 2, generator=torch.Generator().manual_seed(0)), torch.arange(4.0)[None]
     other = OffsetL2(4, 2, form="squared-weights", generator=torch.Generator().manual_seed(0))
-    slopes = []
-    for one in (layer, other):
-        one(x).sum().backward()
-        slopes.append(one.alpha.grad)
-    ratio = slopes[0] / slopes[1]
+    first, second = (torch.autograd.grad(one(x).sum(), one.alpha)[0] for one in (layer, other))
+    ratio = first / second
     return (
         f"At alpha = 1 both give the same distances, but the formula's gradient with respect to alpha is "
         f"{number(float(ratio.mean()))} times that of the code. Where an alpha becomes negative, the formula gives a "

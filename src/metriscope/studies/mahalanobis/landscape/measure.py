@@ -15,10 +15,11 @@ from scipy.stats import binomtest
 from metriscope.functional import summarize
 from metriscope.rng import derive
 from metriscope.runs import Driver, Record, Run
+from metriscope.studies.mahalanobis.diagnosis.plan import OUTCOMES
 from metriscope.studies.mahalanobis.landscape.plan import POPULATIONS, LandscapeRule, PopulationTraining, jobs
 from metriscope.studies.mahalanobis.landscape.prediction.measure import choices, predicted
 from metriscope.studies.mahalanobis.landscape.train import WORK
-from metriscope.studies.mahalanobis.plan import EXACT, METRICS, NAME, OUTCOMES, PAPER, MahalanobisPlan
+from metriscope.studies.mahalanobis.plan import EXACT, METRICS, NAME, PAPER, MahalanobisPlan
 from metriscope.studies.mahalanobis.trials.measure import relative
 from metriscope.studies.published import matching, published
 

@@ -14,8 +14,9 @@ from metriscope.common.threads import one_blas_thread
 from metriscope.functional import principal_axes
 from metriscope.runs import Record, Result, Work
 from metriscope.studies.mahalanobis.diagnosis.measure import diagnose
+from metriscope.studies.mahalanobis.diagnosis.plan import Diagnosis
 from metriscope.studies.mahalanobis.landscape.plan import PopulationTraining
-from metriscope.studies.mahalanobis.plan import Diagnosis, DistanceTraining, Measurement
+from metriscope.studies.mahalanobis.plan import DistanceTraining, Measurement
 from metriscope.studies.mahalanobis.recovery.measure import axes, chance, kept_all
 from metriscope.studies.mahalanobis.recovery.plan import Chance
 from metriscope.studies.mahalanobis.train import DistanceProblem, cohorts_of, draw_problem, network

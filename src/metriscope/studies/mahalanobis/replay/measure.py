@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from decimal import Decimal
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -57,14 +58,14 @@ def compared(trials: pd.DataFrame) -> pd.DataFrame:
     return pd.DataFrame(rows, columns=[*columns, "trials", "origin"])
 
 
-def _compared(row: Mapping[str, object], part: pd.DataFrame) -> dict[str, object]:
+def _compared(row: Mapping[Any, Any], part: pd.DataFrame) -> dict[str, object]:
     metric, statistic, printed = (str(row[name]) for name in ("metric", "statistic", "printed"))
-    best = part.loc[part["train_mse"].idxmin()]
+    best = part.iloc[int(part["train_mse"].to_numpy().argmin())]
     if statistic == BEST_TRIAL:
         ours = float(best["trial"])
     else:
         ours = float(best[metric] if statistic == BEST_RUN else STATISTICS[statistic](part[metric]))
-    allowed = agreement(int(str(row["dim"])), str(row["activation"]), metric, statistic)
+    allowed = agreement(row["dim"], row["activation"], metric, statistic)
     theirs = float(printed)
     close = max(allowed * abs(theirs), half_digit(printed)) if statistic != BEST_TRIAL else 0.0
     return {

@@ -93,7 +93,8 @@ class CollapseCell:
 
 def cells(base: CollapseCell) -> Iterator[CollapseCell]:
     """Yield the sixteen cells of ReLU2; ``base`` gives data, seed and length."""
-    for pixels, warm, balanced, lifted in product(RATES, *[(False, True)] * 3):
+    switches = (False, True)
+    for pixels, warm, balanced, lifted in product(RATES, switches, switches, switches):
         yield replace(
             base,
             model="relu2",
