@@ -21,7 +21,7 @@ from metriscope.benching import processor
 from metriscope.common.threads import workers_available
 from metriscope.nn import build
 from metriscope.rng import stream
-from metriscope.train.classifiers import Classifier, Examples, advance, examples
+from metriscope.train.classifiers import Classifier, PackedExamples, advance, examples
 
 ROUNDS, EPOCHS = 5, 2
 COUNT, HIDDEN, CLASSES = 60_000, 128, 10
@@ -44,7 +44,7 @@ def model(name: str, features: int) -> torch.nn.Sequential:
     return build(name, features, HIDDEN, CLASSES, generator=stream(0, "benchmark"))
 
 
-def ours(packed: Examples) -> Callable[[], float]:
+def ours(packed: PackedExamples) -> Callable[[], float]:
     networks = [Classifier(name, model(name, packed.packed.features).state_dict()) for name in MODELS]
 
     def run() -> float:

@@ -24,14 +24,23 @@ from metriscope.nn import ARCHITECTURES, build
 from metriscope.train import sparse_points
 from metriscope.train.sparse_points import GROUP, PADDING, round_up
 
-__all__ = ["AutogradClassifier", "Classifier", "Examples", "Scores", "advance", "classifier", "examples", "measure"]
+__all__ = [
+    "AutogradClassifier",
+    "Classifier",
+    "PackedExamples",
+    "Scores",
+    "advance",
+    "classifier",
+    "examples",
+    "measure",
+]
 
 # The sum over blocks is computed in this many parts, independent of the number of threads.
 PARTS = 2
 
 
 @dataclass(frozen=True, eq=False)
-class Examples:
+class PackedExamples:
     """Points packed for training or measuring, and their labels in packed order, eight per row, padded with -1.
 
     ``x`` and ``y`` are the points and labels in their original order, for networks without compiled kernels.
@@ -46,7 +55,7 @@ class Examples:
         return self.packed.count
 
 
-def examples(x: Float32[np.ndarray, "n d"], y: Int[np.ndarray, n], *, gradient: bool = True) -> Examples:
+def examples(x: Float32[np.ndarray, "n d"], y: Int[np.ndarray, n], *, gradient: bool = True) -> PackedExamples:
     """Return points and labels, packed once for any number of networks; without ``gradient`` only for measuring.
 
     >>> len(examples(np.eye(4, dtype=np.float32), np.arange(4)))
@@ -57,7 +66,7 @@ def examples(x: Float32[np.ndarray, "n d"], y: Int[np.ndarray, n], *, gradient: 
     packed = sparse_points.pack(x, gradient=gradient)
     labels = np.full(round_up(len(y), GROUP), -1, np.int64)
     labels[: len(y)] = y[packed.order]
-    return Examples(packed, labels.reshape(-1, GROUP), x, y)
+    return PackedExamples(packed, labels.reshape(-1, GROUP), x, y)
 
 
 @dataclass(frozen=True, eq=False)
@@ -223,7 +232,7 @@ def _matrix(architecture: str, state: Mapping[str, Tensor], name: str) -> tuple[
 
 
 def advance(
-    networks: Sequence[Network], data: Examples, epochs: int, lr: float = 1e-3, workers: int | None = None
+    networks: Sequence[Network], data: PackedExamples, epochs: int, lr: float = 1e-3, workers: int | None = None
 ) -> tuple[Float[np.ndarray, "s e"], Float[np.ndarray, "s e"]]:
     """Train every network for ``epochs`` more full-batch steps, in place.
 
@@ -244,7 +253,7 @@ def advance(
 
 
 def _train(
-    network: Network, data: Examples, epochs: int, lr: float, mapped: Callable[..., Iterable[None]]
+    network: Network, data: PackedExamples, epochs: int, lr: float, mapped: Callable[..., Iterable[None]]
 ) -> Float[np.ndarray, "e 2"]:
     from metriscope.train import classifier_passes as passes
 
@@ -272,7 +281,7 @@ def _train(
     return scores.sum(axis=1)
 
 
-def measure(networks: Sequence[Network], data: Examples, workers: int | None = None) -> Scores:
+def measure(networks: Sequence[Network], data: PackedExamples, workers: int | None = None) -> Scores:
     """Return loss, accuracy and activity of every network on some points."""
     _check(networks, data)
     found = in_parallel(lambda network: _measure(network, data), networks, workers)
@@ -281,7 +290,7 @@ def measure(networks: Sequence[Network], data: Examples, workers: int | None = N
     return Scores(loss, accuracy, tuple(hidden), tuple(outputs))
 
 
-def _measure(network: Network, data: Examples) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
+def _measure(network: Network, data: PackedExamples) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
     from metriscope.train import classifier_passes as passes
 
     if isinstance(network, AutogradClassifier):
@@ -294,7 +303,7 @@ def _measure(network: Network, data: Examples) -> tuple[np.ndarray, np.ndarray, 
     return (scores, *active)
 
 
-def _check(networks: Sequence[Network], data: Examples) -> None:
+def _check(networks: Sequence[Network], data: PackedExamples) -> None:
     features, labels = data.packed.features, int(data.labels.max()) + 1
     for network in networks:
         if network.features != features:

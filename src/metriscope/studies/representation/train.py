@@ -23,12 +23,12 @@ from metriscope.runs import Result, Run, Work
 from metriscope.studies.representation.plan import WHERE, RepresentationTraining
 from metriscope.studies.representation.starts.plan import REPLAYS
 from metriscope.train import Pace, recorded_epochs
-from metriscope.train.classifiers import Examples, Network, advance, classifier, examples, measure
+from metriscope.train.classifiers import Network, PackedExamples, advance, classifier, examples, measure
 
 __all__ = [
     "HISTORY",
     "WORK",
-    "Lesson",
+    "ClassifierPass",
     "TrainedNetwork",
     "counted",
     "images",
@@ -61,8 +61,8 @@ def images(job: RepresentationTraining) -> tuple[data.Labeled, data.Labeled]:
 class ImageTask:
     """Training and test images, packed once for all networks."""
 
-    train: Examples
-    test: Examples
+    train: PackedExamples
+    test: PackedExamples
 
 
 def _share(job: RepresentationTraining) -> RepresentationTraining:
@@ -171,7 +171,7 @@ class Member:
         return {"history": history, "dead": dead.assign(units=dead["layer"].map(units))}
 
 
-class Lesson:
+class ClassifierPass:
     """Trainings side by side, possibly at different epochs: those that are behind are trained first."""
 
     def __init__(self, jobs: Sequence[RepresentationTraining]) -> None:
@@ -242,7 +242,7 @@ def _step(members: Sequence[Member], task: ImageTask, until: int) -> None:
         member.epoch = until
 
 
-WORK = Work(Lesson, _share, lambda job: job.width)
+WORK = Work(ClassifierPass, _share, lambda job: job.width)
 
 
 @dataclass(frozen=True, eq=False)

@@ -19,7 +19,7 @@ from metriscope.runs import Result
 from metriscope.studies.heads.offsets.plan import OffsetTraining
 from metriscope.studies.representation.plan import RepresentationTraining
 from metriscope.studies.representation.train import images, start
-from metriscope.train.classifiers import Classifier, Examples, advance, examples, measure
+from metriscope.train.classifiers import Classifier, PackedExamples, advance, examples, measure
 
 __all__ = ["begun", "points", "targets", "trained"]
 
@@ -31,7 +31,7 @@ def points(shared: RepresentationTraining) -> tuple[data.Labeled, data.Labeled]:
 
 
 @lru_cache(maxsize=1)
-def _packed(shared: RepresentationTraining) -> tuple[Examples, Examples]:
+def _packed(shared: RepresentationTraining) -> tuple[PackedExamples, PackedExamples]:
     train, test = points(shared)
     return examples(train.x, train.y), examples(test.x, test.y, gradient=False)
 

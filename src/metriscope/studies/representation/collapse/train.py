@@ -20,7 +20,7 @@ from metriscope.studies.representation.collapse.plan import CollapseCell
 from metriscope.studies.representation.plan import RepresentationTraining
 from metriscope.studies.representation.train import images, start
 from metriscope.train import recorded_epochs
-from metriscope.train.classifiers import Classifier, Examples, advance, examples, measure
+from metriscope.train.classifiers import Classifier, PackedExamples, advance, examples, measure
 
 __all__ = ["WORK", "compute", "counted", "even", "lifted", "pushes", "rates"]
 
@@ -48,8 +48,8 @@ class CollapseTask:
 
     x: Float[Tensor, "n d"]
     y: Int[Tensor, " n"]
-    train: Examples
-    test: Examples
+    train: PackedExamples
+    test: PackedExamples
 
 
 @lru_cache(maxsize=1)
