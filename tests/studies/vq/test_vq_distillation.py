@@ -17,7 +17,7 @@ from metriscope.studies.judging import judge
 from metriscope.studies.vq.distillation.judge import STATEMENT
 from metriscope.studies.vq.distillation.measure import DistillationResults, chosen, measure_distillation
 from metriscope.studies.vq.distillation.page import section
-from metriscope.studies.vq.distillation.plan import METHODS, Lesson, Variant
+from metriscope.studies.vq.distillation.plan import METHODS, Distilling, Variant
 from metriscope.studies.vq.distillation.train import gram_alignment, hidden, soft_signs, split, taught
 from metriscope.studies.vq.networks.plan import MLPShape
 from metriscope.studies.vq.train import mlp
@@ -73,7 +73,7 @@ def test_soft_signs_have_a_gradient_that_raises_the_alignment(pair):
     assert (gram_alignment(soft_signs(hidden(shape, moved, x)[0], 3.0), target).sum() > before).item()
 
 
-def lesson(**changed) -> Lesson:
+def lesson(**changed) -> Distilling:
     return replace(tiny().distillation.lessons()[0], schooling=4, epochs=4, **changed)
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from metriscope.studies.vq.digits.plan import Band, Starts
-from metriscope.studies.vq.distillation.plan import Distillation, Examples
+from metriscope.studies.vq.distillation.plan import Distillation, ExampleSplit
 from metriscope.studies.vq.networks.plan import VQRecipe
 from metriscope.studies.vq.plan import Beyond, VQOptions, VQPlan, plan
 from metriscope.studies.vq.regions.plan import Lemmas, TentMaps
@@ -45,7 +45,7 @@ def tiny(seeds: int = 3) -> VQPlan:
             permutations=19,
         ),
         distillation=Distillation(
-            (Examples("mnist-5k", "", 784, 10, 300, 60, 60, together=True),), ("mnist-5k",), seeds=2
+            (ExampleSplit("mnist-5k", "", 784, 10, 300, 60, 60, together=True),), ("mnist-5k",), seeds=2
         ),
         sample_sizes=replace(whole.sample_sizes, computed=True, counts=(20, 40), seeds=2, recipe=SHORT),
         starts=Starts(digits),

@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from tyro.conf import arg
 
 from metriscope.studies.vq.digits.plan import PAIRS, PLAIN_DIGITS, SOURCE_IMAGES, Digits, Starts
-from metriscope.studies.vq.distillation.plan import DATA, Distillation, Examples
+from metriscope.studies.vq.distillation.plan import DATA, Distillation, ExampleSplit
 from metriscope.studies.vq.moons.plan import PLAIN, Moons, spheres
 from metriscope.studies.vq.networks.plan import STUDY, Group, Images, MLPShape, VQRecipe, matched_width
 from metriscope.studies.vq.prediction.plan import Prediction
@@ -203,5 +203,5 @@ def _distillation(computed: bool, seed: int) -> Distillation:
     """Return the lessons on each data set; what is not on this machine is looked up in the records."""
     from metriscope.data import available, digest
 
-    examples = [Examples(name, digest(name), *EXAMPLES[name], together=name == "mnist-5k") for name in DATA]
+    examples = [ExampleSplit(name, digest(name), *EXAMPLES[name], together=name == "mnist-5k") for name in DATA]
     return Distillation(tuple(examples), tuple(name for name in DATA if computed and available(name)), seed)

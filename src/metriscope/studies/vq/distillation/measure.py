@@ -9,7 +9,7 @@ from functools import cached_property
 import pandas as pd
 
 from metriscope.runs import Driver
-from metriscope.studies.vq.distillation.plan import Distillation, Lesson, Variant
+from metriscope.studies.vq.distillation.plan import Distillation, Distilling, Variant
 from metriscope.studies.vq.distillation.train import split, taught
 from metriscope.studies.vq.networks.measure import aligned, looked_up
 from metriscope.studies.vq.train import accuracy
@@ -18,7 +18,7 @@ from metriscope.vq import capture
 __all__ = ["DistillationResults", "chosen", "lesson_rows", "measure_distillation"]
 
 
-def lesson_rows(spec: Lesson) -> Iterator[dict[str, object]]:
+def lesson_rows(spec: Distilling) -> Iterator[dict[str, object]]:
     """Yield the teacher and every student: accuracy in percent, and alignment with the teacher on the test part."""
     points = split(spec.examples, spec.seed, spec.number)
     teacher, students = taught(spec, points)
@@ -52,7 +52,7 @@ class DistillationResults:
 
 def measure_distillation(part: Distillation, driver: Driver) -> DistillationResults:
     """Run the lessons on the data sets that are computed, and look up the others."""
-    found: dict[Lesson, pd.DataFrame] = {}
+    found: dict[Distilling, pd.DataFrame] = {}
     for computed in (True, False):
         asked = [spec for spec in part.lessons() if (spec.examples.name in part.computed) == computed]
         found |= looked_up(driver, asked, lesson_rows, "vq: distillation", computed) if asked else {}

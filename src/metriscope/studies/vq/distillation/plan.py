@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from metriscope.studies.vq.networks.plan import STUDY, MLPShape
 
-__all__ = ["DATA", "MATCHED", "METHODS", "WORTH", "Distillation", "Examples", "Lesson", "Method", "Variant"]
+__all__ = ["DATA", "MATCHED", "METHODS", "WORTH", "Distillation", "Distilling", "ExampleSplit", "Method", "Variant"]
 
 # The least gain in test accuracy, in percentage points, that is worth another loss term.
 WORTH = 0.3
@@ -41,7 +41,7 @@ class Variant:
 
 
 @dataclass(frozen=True)
-class Examples:
+class ExampleSplit:
     """A named data set, and how many of its examples each seed draws to train, to choose weights and to test on.
 
     Features are scaled together, as pixels are, or each by itself.
@@ -58,14 +58,14 @@ class Examples:
 
 
 @dataclass(frozen=True)
-class Lesson:
+class Distilling:
     """One seed: a teacher is trained on labels, then every variant of a student from the same start and batches.
 
     ``share`` is the weight of the logits' loss against that of the labels, at ``temperature``. Soft signs are
     tanh(``beta`` z), with z in units of its layer's root mean square on the batch.
     """
 
-    examples: Examples
+    examples: ExampleSplit
     number: int
     teacher: tuple[int, int] = (6, 64)
     student: tuple[int, int] = (2, 32)
@@ -96,11 +96,11 @@ class Lesson:
 class Distillation:
     """Every seed of every data set; lessons on data sets that are ``computed`` are run, others looked up."""
 
-    examples: tuple[Examples, ...]
+    examples: tuple[ExampleSplit, ...]
     computed: tuple[str, ...] = ()
     seed: int = 0
     seeds: int = 10
 
-    def lessons(self) -> tuple[Lesson, ...]:
+    def lessons(self) -> tuple[Distilling, ...]:
         """Return one lesson per data set and seed."""
-        return tuple(Lesson(some, n, seed=self.seed) for some in self.examples for n in range(self.seeds))
+        return tuple(Distilling(some, n, seed=self.seed) for some in self.examples for n in range(self.seeds))

@@ -19,13 +19,13 @@ from torch.nn import functional as F
 from metriscope import data
 from metriscope.nn import stack_state, unstack
 from metriscope.rng import stream
-from metriscope.studies.vq.distillation.plan import METHODS, Examples, Lesson, Variant
+from metriscope.studies.vq.distillation.plan import METHODS, Distilling, ExampleSplit, Variant
 from metriscope.studies.vq.networks.plan import STUDY, MLPShape
 from metriscope.studies.vq.train import mlp
 from metriscope.train import Protocol
 from metriscope.train.engines import RULES
 
-__all__ = ["Class", "gram_alignment", "hidden", "soft_signs", "split", "taught"]
+__all__ = ["SplitData", "gram_alignment", "hidden", "soft_signs", "split", "taught"]
 
 Layers = list[Float[Tensor, "*s n h"]]
 
@@ -61,7 +61,7 @@ def hidden(
 
 
 @dataclass(frozen=True)
-class Class:
+class SplitData:
     """Examples of one seed by part, as inputs and labels."""
 
     train: tuple[Tensor, Tensor]
@@ -77,7 +77,7 @@ def _pool(name: str) -> tuple[Tensor, Tensor]:
     return torch.from_numpy(x).double(), torch.from_numpy(np.concatenate([part.y for part in parts]))
 
 
-def split(examples: Examples, seed: int, number: int) -> Class:
+def split(examples: ExampleSplit, seed: int, number: int) -> SplitData:
     """Return a seed's examples, standardized by mean and deviation of the training part."""
     x, y = _pool(examples.name)
     sizes = [examples.train, examples.validation, examples.test]
@@ -85,7 +85,7 @@ def split(examples: Examples, seed: int, number: int) -> Class:
     rows = order[: sum(sizes)].split(sizes)
     deviation, mean = torch.std_mean(x[rows[0]], dim=None if examples.together else 0)
     scaled = ((x - mean) / deviation).float()
-    return Class(*((scaled[r], y[r].long()) for r in rows))
+    return SplitData(*((scaled[r], y[r].long()) for r in rows))
 
 
 @dataclass(frozen=True)
@@ -102,10 +102,10 @@ class _Guide:
 
 
 @dataclass(frozen=True)
-class _Course:
+class _Students:
     """Students of one shape that learn together, each by its variant."""
 
-    spec: Lesson
+    spec: Distilling
     shape: MLPShape
     variants: Sequence[Variant]
 
@@ -143,7 +143,7 @@ class _Course:
 
 
 def _learn(
-    course: _Course,
+    course: _Students,
     start: nn.Module,
     points: tuple[Tensor, Tensor],
     teacher: tuple[MLPShape, Mapping[str, Tensor]] | None,
@@ -167,13 +167,13 @@ def _learn(
     return state
 
 
-def taught(spec: Lesson, points: Class) -> tuple[nn.Module, Sequence[nn.Module]]:
+def taught(spec: Distilling, points: SplitData) -> tuple[nn.Module, Sequence[nn.Module]]:
     """Return the trained teacher, and the trained student of each variant."""
     here = (spec.seed, STUDY, "distillation", spec.examples.name, spec.number)
     large, small = spec.shape(spec.teacher), spec.shape(spec.student)
     starts = mlp(large, stream(*here, "teacher")), mlp(small, stream(*here, "student"))
-    alone = _learn(_Course(spec, large, (Variant("labels"),)), starts[0], points.train, None)
-    course = _Course(spec, small, spec.variants())
+    alone = _learn(_Students(spec, large, (Variant("labels"),)), starts[0], points.train, None)
+    course = _Students(spec, small, spec.variants())
     state = _learn(course, starts[1], points.train, (large, alone))
     students = [unstack(starts[1], state, i) for i in range(len(course.variants))]
     return unstack(starts[0], alone, 0), students
