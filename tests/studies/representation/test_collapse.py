@@ -188,7 +188,7 @@ def test_a_record_gives_the_cell_it_was_made_from():
 def test_the_section_shows_all_cells_and_says_where_there_are_none():
     shown = section(gather(world(), "record"))
     text = "".join(getattr(block, "text", "") for block in shown.blocks)
-    assert "pushes down are 2 on raw pixels" in text
+    assert "pushes down are 2 times the pushes up on raw pixels" in text
     table = next(block for block in shown.blocks if getattr(block, "name", "") == "collapse-cells-table")
     assert len(table.frame) == 18
     assert "No record" in section(gather({}, "")).blocks[-1].text

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 import pandas as pd
 
-from metriscope.report import Evidence, interval, mean_text
+from metriscope.report import Evidence, interval, mean_text, number
 from metriscope.studies.evidence import Above, Below, Region
 from metriscope.studies.judging import Criterion, Statement, Values
 from metriscope.studies.representation.plan import title
@@ -33,8 +33,8 @@ def _criteria(network: str, distance: bool) -> tuple[Criterion, Criterion]:
 def _notes(tables: Mapping[str, pd.DataFrame]) -> str:
     """Say whether decorrelated projections go with accuracy."""
     parts = [
-        f"{row['projections']} projections {row['rank correlation']:.2f} {interval(row['low'], row['high'])} "
-        f"({row['networks']} networks; {row['setting']})".replace("-", "−")
+        f"{row['projections']} projections {number(row['rank correlation'])} {interval(row['low'], row['high'])} "
+        f"({row['networks']} networks; {row['setting']})"
         for _, row in tables["decorrelation"].iterrows()
     ]
     text = "Rank correlation of accuracy with the mean |correlation| between projections, over networks [95 % interval]"

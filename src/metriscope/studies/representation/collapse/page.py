@@ -86,7 +86,7 @@ def _effects(tables: Tables) -> Table | None:
     note = (
         "Mean of the cells with the factor on, less that with it off, within each start; “larger with”: how much "
         "larger that difference is where the other factor is on too. [95 % t interval] over starts; Holm's correction "
-        "over the effects on one outcome. Gradients with targets times nine diverge, so the effects of the other "
+        "over the effects on one outcome. Gradients with targets times nine can diverge, so the effects of the other "
         "three factors are shown without those cells as well."
     )
     return Table("collapse-effects", "Effects of the factors", pd.DataFrame(wide), note, labels=labels)
@@ -98,17 +98,18 @@ def _pushes(tables: Tables) -> Prose | None:
     first = table[(table["epoch"] == 0) & (table["factors"] == "none")]
     if first.empty:
         return None
-    parts = []
-    for pixels, part in first.groupby("pixels", sort=False):
-        parts.append(f"{mean_text(part['down'] / part['up'])} on {PIXELS[str(pixels)]}")
+    ratios = first.assign(ratio=first["down"] / first["up"]).groupby("pixels", sort=False)["ratio"]
+    parts = [f"{mean_text(part)} times the pushes up on {PIXELS[str(pixels)]}" for pixels, part in ratios]
+    balanced = tables["collapse"][tables["collapse"]["balanced"].astype(bool)]
+    ends = f" ({int(balanced['diverged'].sum())} of {len(balanced)} trainings diverged)" if len(balanced) else ""
     return Prose(
-        "Cross-entropy has no imbalance of its own: for every image, the target's output is pushed up by 1 − p and "
-        "the nine others are together pushed down by 1 − p. Only a ReLU on the outputs makes pushes unequal, because "
-        "it blocks those of inactive outputs, and on an image's own output that is the push up. At the start the "
-        f"pushes down are {' and '.join(parts)} times the pushes up (mean [95 % t interval] over starts), not nine "
-        "times. Nine times the target's gradient therefore overshoots: outputs are pushed up far more than down and "
-        "grow until the loss is no longer finite. The claim is judged by cells with evened pushes: at every step and "
-        "for every output, the factor on its targets that makes both pushes equal."
+        "Cross-entropy has no imbalance of its own: for every image, the target's output is pushed up by 1 − p and the "
+        "nine others are together pushed down by 1 − p. Only a ReLU on the outputs makes pushes unequal, because it "
+        "blocks those of inactive outputs, and on an image's own output that is the push up. At the start the pushes "
+        f"down are {' and '.join(parts)} (mean [95 % t interval] over starts). Nine times the target's gradient pushes "
+        f"the outputs of every image up nine times as much as down, so that they can grow without bound{ends}. The "
+        "claim is therefore judged by cells with evened pushes: at every step and for every output, the factor on its "
+        "targets that makes both pushes equal."
     )
 
 
