@@ -197,7 +197,7 @@ class Inspection:
         found = self._published([PublishedLevels(run.job) for run in self.runs], "perturbed replays")
         models = {model for part in self.plan.parts for model in part.models}
         rest = [job for job in published_runs(models, digest(plans.PAPER.data)) if job not in found]
-        every = {**found, **self.driver.recorded(rest)}
+        every: dict[PublishedLevels, Run | Record] = {**found, **self.driver.recorded(rest)}
         return perturbations.gather([(job.training, measured) for job, measured in every.items()])
 
     def _published(self, asked: Sequence[PublishedLevels], label: str) -> Mapping[PublishedLevels, Run]:
