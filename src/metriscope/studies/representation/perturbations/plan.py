@@ -22,6 +22,11 @@ _SCALES = (0.01, 0.05, 0.1, 0.25, 2.0)
 _CLIPS = (0.01, 0.05, 0.1, 0.2, 0.3, 0.4, 0.5, 0.75)
 _BELOW = (-2.0, -1.0, -0.75, -0.5, -0.25, -0.1, -0.05, -0.03, -0.02, -0.01)
 _ABOVE = (0.01, 0.02, 0.03, 0.05, 0.1, 0.25, 0.5, 1.0)
+# Levels that C17 is judged by.
+_JUDGED = (
+    ("scale", (0.1, 2.0)), ("clip", (0.5,)),
+    ("offset", (-0.1, -0.05, -0.03, -0.02, -0.01, 0.01, 0.02, 0.03, 0.1)),
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -72,7 +77,7 @@ def per_cent(level: float) -> str:
 
 def judged_levels(training: RepresentationTraining) -> PublishedLevels:
     """Return what C17 needs to know of a network that was not replayed."""
-    return PublishedLevels(training, definitions=(PROGRAM,), steps=0, offsets=())
+    return PublishedLevels(training, _JUDGED, definitions=(PROGRAM,), steps=0, offsets=())
 
 
 def published_runs(models: Iterable[str], sha256: str) -> tuple[PublishedLevels, ...]:
