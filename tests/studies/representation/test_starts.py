@@ -1,5 +1,7 @@
 """Replayed starts: when they count as the published ones, and which runs a study compares."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -148,3 +150,34 @@ def test_recorded_runs_of_the_protocol_judge_a_short_report_where_they_are_enoug
     assert len(driver.shown) == 2 * count
     titles = [section.title for section in sections(None, both, ())]
     assert "The paper's protocol, from records" in titles
+
+
+def test_recorded_runs_of_a_plan_are_shown_and_not_trained(shipped, tmp_path):
+    from metriscope.runs import Driver, Finished, Store
+    from metriscope.studies.representation.measure import measure
+    from metriscope.studies.representation.plan import Part, RepresentationPlan
+
+    models = ("relu", "abs-bias")
+    plan = RepresentationPlan("paper", "mnist", 60_000, 5_000, 2, (Part(models),), start="author")
+    made = [replace(run(job.model, job.number, 0.9, model=False), job=job) for job in plan.asked()]
+    assert plan.jobs() == plan.asked()
+    ship(made, shipped)
+    records._names.cache_clear()
+    assert plan.jobs() == ()
+    assert replace(plan, retrain=True).jobs() == plan.asked()
+    results = measure(plan, Finished({}, 0), Driver(Store(tmp_path / "store")))
+    rows = results.tables["runs"]
+    # The runs with the perturbation paper's starts are recorded too, and compared nowhere.
+    assert rows[["network", "seed", "start"]].to_numpy().tolist() == [
+        ["relu", 0, "author"], ["relu", 1, "author"], ["abs-bias", 0, "own"], ["abs-bias", 1, "own"],
+    ]  # fmt: skip
+    assert set(rows["origin"]) == {"record"}
+    assert "6 runs are shown from records and were not repeated; `--retrain` trains them." in results.deviations
+    assert results.beside is None
+    assert any("Test accuracy" in table.title for table in _tables(sections(plan, results, ())))
+
+
+def _tables(found):
+    from metriscope.report import Page
+
+    return Page("Metriscope", "representation", found).tables
