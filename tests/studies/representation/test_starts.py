@@ -28,7 +28,7 @@ def drawn(n, seed=0):
 
 def test_runs_with_the_printed_numbers_are_identified():
     published = drawn(20)
-    found = identified(published, published, np.round(moments_of(published), 2), ASKED)
+    found = identified(published, None, np.round(moments_of(published), 2), ASKED)
     assert found.distance == 0
     assert found.p == pytest.approx(1 / (1 + ASKED.draws))
 
@@ -39,10 +39,17 @@ def test_other_starts_are_rarely_identified(pool):
     ps = []
     for seed in range(40):
         replayed, published = drawn(20, seed=2 + seed), drawn(20, seed=100 + seed)
-        ps.append(identified(replayed, other if pool == "own" else replayed, moments_of(published), ASKED).p)
+        ps.append(identified(replayed, other if pool == "own" else None, moments_of(published), ASKED).p)
     assert sum(p < ASKED.alpha for p in ps) <= 2
     # Drawn from starts like the published ones, the p-value is uniform.
     assert np.mean(ps) == pytest.approx(0.5 if pool == "own" else 0.3, abs=0.17)
+
+
+@pytest.mark.parametrize("change", [(40, 0, 0, 0), (0, 30, 0, 0), (-40, 30, 4, 4), (0, -6, 0, -1.5)])
+def test_runs_far_from_the_printed_numbers_are_not_identified_whichever_way_they_miss(change):
+    values = drawn(20)
+    found = identified(values, None, moments_of(values) + np.array(change), ASKED)
+    assert 0.25 < found.p < 0.75
 
 
 def test_deviations_are_divided_by_the_number_of_runs():
