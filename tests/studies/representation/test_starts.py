@@ -1,5 +1,7 @@
 """Replayed starts: when they count as the published ones, and which runs a study compares."""
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -26,7 +28,7 @@ def drawn(n, seed=0):
 
 def test_runs_with_the_printed_numbers_are_identified():
     published = drawn(20)
-    found = identified(published, published, np.round(moments_of(published), 2), ASKED)
+    found = identified(published, None, np.round(moments_of(published), 2), ASKED)
     assert found.distance == 0
     assert found.p == pytest.approx(1 / (1 + ASKED.draws))
 
@@ -37,10 +39,17 @@ def test_other_starts_are_rarely_identified(pool):
     ps = []
     for seed in range(40):
         replayed, published = drawn(20, seed=2 + seed), drawn(20, seed=100 + seed)
-        ps.append(identified(replayed, other if pool == "own" else replayed, moments_of(published), ASKED).p)
+        ps.append(identified(replayed, other if pool == "own" else None, moments_of(published), ASKED).p)
     assert sum(p < ASKED.alpha for p in ps) <= 2
     # Drawn from starts like the published ones, the p-value is uniform.
     assert np.mean(ps) == pytest.approx(0.5 if pool == "own" else 0.3, abs=0.17)
+
+
+@pytest.mark.parametrize("change", [(40, 0, 0, 0), (0, 30, 0, 0), (-40, 30, 4, 4), (0, -6, 0, -1.5)])
+def test_runs_far_from_the_printed_numbers_are_not_identified_whichever_way_they_miss(change):
+    values = drawn(20)
+    found = identified(values, None, moments_of(values) + np.array(change), ASKED)
+    assert 0.25 < found.p < 0.75
 
 
 def test_deviations_are_divided_by_the_number_of_runs():
@@ -148,3 +157,34 @@ def test_recorded_runs_of_the_protocol_judge_a_short_report_where_they_are_enoug
     assert len(driver.shown) == 2 * count
     titles = [section.title for section in sections(None, both, ())]
     assert "The paper's protocol, from records" in titles
+
+
+def test_recorded_runs_of_a_plan_are_shown_and_not_trained(shipped, tmp_path):
+    from metriscope.runs import Driver, Finished, Store
+    from metriscope.studies.representation.measure import measure
+    from metriscope.studies.representation.plan import Part, RepresentationPlan
+
+    models = ("relu", "abs-bias")
+    plan = RepresentationPlan("paper", "mnist", 60_000, 5_000, 2, (Part(models),), start="author")
+    made = [replace(run(job.model, job.number, 0.9, model=False), job=job) for job in plan.asked()]
+    assert plan.jobs() == plan.asked()
+    ship(made, shipped)
+    records._names.cache_clear()
+    assert plan.jobs() == ()
+    assert replace(plan, retrain=True).jobs() == plan.asked()
+    results = measure(plan, Finished({}, 0), Driver(Store(tmp_path / "store")))
+    rows = results.tables["runs"]
+    # The runs with the perturbation paper's starts are recorded too, and compared nowhere.
+    assert rows[["network", "seed", "start"]].to_numpy().tolist() == [
+        ["relu", 0, "author"], ["relu", 1, "author"], ["abs-bias", 0, "own"], ["abs-bias", 1, "own"],
+    ]  # fmt: skip
+    assert set(rows["origin"]) == {"record"}
+    assert "6 runs are shown from records and were not repeated; `--retrain` trains them." in results.deviations
+    assert results.beside is None
+    assert any("Test accuracy" in table.title for table in _tables(sections(plan, results, ())))
+
+
+def _tables(found):
+    from metriscope.report import Page
+
+    return Page("Metriscope", "representation", found).tables

@@ -287,7 +287,7 @@ def placements(table: pd.DataFrame, settings: Sequence[Setting]) -> pd.DataFrame
 def pixels_compared(runs: Sequence[TrainedNetwork], settings: Sequence[Setting]) -> pd.DataFrame:
     """Return raw pixels beside each other form at equal epochs and data: accuracies in per cent, paired by start."""
     rows = []
-    for start in dict.fromkeys(run.job.replay for run in runs):
+    for start in dict.fromkeys(run.job.replay for run in runs if run.job.pixels != "raw"):
         table = histories([run for run in runs if run.job.replay == start])
         for raw in (s for s in settings if s.pixels == "raw"):
             for other in settings:

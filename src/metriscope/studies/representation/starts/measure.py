@@ -46,15 +46,23 @@ class Match:
 
 
 def identified(
-    runs: Float[np.ndarray, "n 2"], pool: Float[np.ndarray, "m 2"], goal: Float[np.ndarray, " 4"], asked: Identifying
+    runs: Float[np.ndarray, "n 2"],
+    pool: Float[np.ndarray, "m 2"] | None,
+    goal: Float[np.ndarray, " 4"],
+    asked: Identifying,
 ) -> Match:
     """Return how close runs are to the printed numbers, and how often as many runs from a pool are as close.
 
-    The distance is Euclidean over mean and deviation of both measures, each in its own deviation over the draws;
-    differences within the rounding of the printed numbers count as none.
+    Without a pool, sets are drawn from the runs themselves, and their statistics moved so that they lie around those of
+    the runs: a set drawn with repetition spreads less. The distance is Euclidean over mean and deviation of both
+    measures, each in its own deviation over the draws; differences within the rounding of the printed numbers count as
+    none.
     """
     generator = np.random.default_rng(derive(0, NAME, "identify"))
-    drawn = moments_of(pool[generator.integers(len(pool), size=(asked.draws, len(runs)))])
+    source = runs if pool is None else pool
+    drawn = moments_of(source[generator.integers(len(source), size=(asked.draws, len(runs)))])
+    if pool is None:
+        drawn += moments_of(runs) - drawn.mean(0)
     scale = np.maximum(drawn.std(0), asked.rounding)
 
     def distance(found: Float[np.ndarray, "*b 4"]) -> Float[np.ndarray, "*b"]:
@@ -82,7 +90,7 @@ def starts(runs: Sequence[TrainedNetwork], asked: Identifying) -> pd.DataFrame:
         if len(replayed) < asked.least:
             continue
         enough = len(own) >= asked.fewest
-        match = identified(replayed, own if enough else replayed, goal, asked)
+        match = identified(replayed, own if enough else None, goal, asked)
         whole, decided = len(replayed) >= published, match.p * len(asked.parts) < asked.alpha
         verdict = "open" if not whole else "identified" if decided else "not identified"
         line = {"images": part, "runs": len(replayed), "of": published, "drawn from": "own" if enough else "replayed"}

@@ -13,8 +13,7 @@ from metriscope.studies.representation.units import page as units
 __all__ = ["sections"]
 
 PREFIX = "recorded-"
-
-
+IMAGES = {"train": "training images", "test": "test images"}
 VERDICTS = {
     "identified": "Other starts would rarely match as closely: the starts are identified as the published ones.",
     "not identified": "Other starts would match as closely: the starts are not identified as the published ones.",
@@ -41,9 +40,11 @@ def _from_records(beside: RepresentationResults) -> Section:
         "judged by these runs where each network that a claim compares has enough of them."
     )
     every = [units.dead(beside, s, f"{PREFIX}dead-{i}", whole=True) for i, s in enumerate(beside.settings)]
-    more = [accuracy.pairs(beside, setting, f"{PREFIX}tests", whole=True), *every]
-    folded = Details("Tests between networks, and inactive units", tuple(t for t in more if t is not None))
-    found: tuple[Block, ...] = (Prose(text), *accuracy.blocks(beside, PREFIX), folded, *_identification(beside))
+    tested = str(setting) in set(beside.tables["compared"]["setting"])
+    more = [accuracy.pairs(beside, setting, f"{PREFIX}tests", whole=True) if tested else None, *every]
+    kept = tuple(table for table in more if table is not None)
+    folded = (Details("Tests between networks, and inactive units", kept),) if kept else ()
+    found: tuple[Block, ...] = (Prose(text), *accuracy.blocks(beside, PREFIX), *folded, *_identification(beside))
     return Section("The paper's protocol, from records", found)
 
 
@@ -54,8 +55,8 @@ def _identification(results: RepresentationResults) -> tuple[Block, ...]:
         return ()
     rows, name = [row for _, row in table.iterrows()], title(asked.network)
     first = rows[0]
-    dead = ", ".join(f"{_spread(row['dead mean'], row['dead sd'])} on {row['images']} images" for row in rows)
-    chances = ", ".join(f"p = {number(row['p'])} with dead outputs on {row['images']} images" for row in rows)
+    dead = ", ".join(f"{_spread(row['dead mean'], row['dead sd'])} on {IMAGES[row['images']]}" for row in rows)
+    chances = ", ".join(f"p = {number(row['p'])} with dead outputs on {IMAGES[row['images']]}" for row in rows)
     pool = "runs with starts of our own" if first["drawn from"] == "own" else "the replayed runs themselves"
     best = next((v for v in VERDICTS if v in set(table["verdict"])), "open")
     text = (

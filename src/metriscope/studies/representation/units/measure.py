@@ -44,9 +44,8 @@ INACTIVE = {"never": "never", "under_1": "under 1 %", "under_5": "under 5 %"}
 
 def dead_units(runs: Iterable[TrainedNetwork]) -> pd.DataFrame:
     """Return the records of inactive units, one row per run, epoch, layer and part, in per cent of the layer."""
-    records = ((run.job, run.dead) for run in runs if len(run.dead))
-    shares = ((job, d.assign(**{k: 100 * (d[k] / d["units"]) for k in INACTIVE})) for job, d in records)
-    return tagged(shares, ("epoch", "layer", "part", *INACTIVE, "units"))
+    counts = tagged(((run.job, run.dead) for run in runs), ("epoch", "layer", "part", *INACTIVE, "units"))
+    return counts.assign(**{k: 100 * (counts[k] / counts["units"]) for k in INACTIVE})
 
 
 def half_dead(held: pd.DataFrame) -> float:
