@@ -54,6 +54,7 @@ def lost_axes(tables: Tables) -> Figure:
     drawing, axes = figure(WIDTH, HEIGHT, 1, len(dims))
     for ax, dim in zip(axes[0], dims, strict=True):
         _shares(ax, matching(table, dim=dim), "axis", "Abs", COLORS["abs"])
+        ax.set_xticks(range(1, dim + 1))
         ax.axhline(1 / dim, color=MUTED, linewidth=0.9, dashes=(4, 3))
         ax.set(title=f"{dim}-D", xlabel="principal axis, largest variance first", ylabel="share of failed trials")
     caption = (
@@ -73,6 +74,7 @@ def exact_shares(tables: Tables) -> Figure:
             part = matching(table, dim=dim, activation=name)
             if len(part):
                 _shares(ax, part, "units", TITLES[name], COLORS[name])
+        ax.set_xticks(sorted(set(matching(table, dim=dim)["units"])))
         ax.set(title=f"{dim}-D", xlabel="units", ylabel="share of exact trials")
     legend(axes[0, 0], "upper left")
     caption = (
@@ -91,8 +93,7 @@ def predictions(tables: Tables, rule: LandscapeRule) -> Figure:
         part = matching(table, dim=dim).sort_values("predicted", kind="stable")
         for group in np.array_split(np.arange(len(part)), rule.bins):
             some = part.iloc[group]
-            size = 4 + 30 * len(some) / len(part)
-            ax.plot(some["predicted"].mean(), some["happened"].mean(), "o", color=CYCLE[0], markersize=size)
+            ax.plot(some["predicted"].mean(), some["happened"].mean(), "o", color=CYCLE[0], markersize=7)
         ax.axline((0, 0), (1, 1), color=MUTED, linewidth=0.9, dashes=(4, 3))
         ax.set(title=f"{dim}-D", xlabel="predicted probability", ylabel="share that ended exact")
         ax.set(xlim=(-0.03, 1.03), ylim=(-0.03, 1.03))
@@ -111,5 +112,3 @@ def _shares(ax: Axes, rows: pd.DataFrame, x: str, label: str, color: str) -> Non
     ax.vlines(rows[x], rows["low"], rows["high"], color=color, linewidth=1.4)
     ax.plot(rows[x], rows["share"], "o-", color=color, markersize=5, linewidth=1.0, label=label)
     ax.set_ylim(-0.03, 1.03)
-    if len(rows) <= 12:
-        ax.set_xticks(rows[x])
