@@ -120,8 +120,8 @@ def compared(runs: Iterable[TrainedNetwork]) -> list[TrainedNetwork]:
 
 def _beside_records(results: RepresentationResults, driver: Driver) -> RepresentationResults:
     """Return results with the recorded runs of the paper's protocol beside them, which judge claims where they can."""
-    records = [record for record in read(shipped(plans.NAME)) if record.kind.endswith("Training")]
-    beside = recorded([record for record in records if _training(record.spec).setting.protocol])
+    records = [r for r in _of(read(shipped(plans.NAME)), "Training") if _training(r.spec).setting.protocol]
+    beside = recorded(records)
     if not beside.settings:
         return results
     driver.shown.update({record.path.stem: record for record in records})
@@ -133,21 +133,21 @@ def _beside_records(results: RepresentationResults, driver: Driver) -> Represent
 
 def recorded(records: Sequence[Record]) -> RepresentationResults:
     """Return what records of finished runs show, whose weights were not kept."""
-
-    def of(kind: str) -> list[Record]:
-        # The first records are of a class that was named Training.
-        return [record for record in records if record.kind.removeprefix("Representation") == kind]
-
-    trained = [TrainedNetwork(_training(r.spec), r.table("history"), r.table("dead")) for r in of("Training")]
-    levels = [(_training(r.spec["training"]), r.table("levels")) for r in of("Perturbing")]
-    layers = [(_training(r.spec["training"]), r.frames) for r in of("Prototypes") if r.tables]
-    replays = [(_training(r.spec["training"]), r) for r in of("PublishedLevels")]
+    trained = [TrainedNetwork(_training(r.spec), r.table("history"), r.table("dead")) for r in _of(records, "Training")]
+    levels = [(_training(r.spec["training"]), r.table("levels")) for r in _of(records, "Perturbing")]
+    layers = [(_training(r.spec["training"]), r.frames) for r in _of(records, "Prototypes") if r.tables]
+    replays = [(_training(r.spec["training"]), r) for r in _of(records, "PublishedLevels")]
     common = gathered(ordered(compared(trained)), levels, layers, RepresentationComparing())
-    places = [(_training(r.spec["training"]), r.frames) for r in of("Centers")]
+    places = [(_training(r.spec["training"]), r.frames) for r in _of(records, "Centers")]
     common["tables"] |= perturbations.gather([pair for pair in replays if pair[0].replay == PERTURBED])
     common["tables"] |= centers.gather(places, common["tables"]["runs"])
-    common["tables"] |= collapse.gather(collapse.cells_of(of("CollapseCell")), "record")
+    common["tables"] |= collapse.gather(collapse.cells_of(_of(records, "CollapseCell")), "record")
     return RepresentationResults(**common)
+
+
+def _of(records: Iterable[Record], kind: str) -> list[Record]:
+    # The first records are of a class that was named Training.
+    return [record for record in records if record.kind.removeprefix("Representation") == kind]
 
 
 def _training(spec: Mapping[str, Any]) -> RepresentationTraining:
