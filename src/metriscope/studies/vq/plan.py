@@ -18,7 +18,7 @@ from metriscope.studies.vq.sample_sizes.plan import SampleSizes
 __all__ = ["OPTIONS", "TIMES", "TITLE", "Beyond", "Course", "Ranks", "VQOptions", "VQPlan", "plan"]
 
 TITLE = "VQ kernels"
-TIMES = {"quick": "two minutes on two cores", "paper": "ten minutes on two cores, with full MNIST"}
+TIMES = {"quick": "two minutes on two cores", "paper": "half an hour on two cores, with full MNIST"}
 SEEDS = {"quick": 3, "paper": 10}
 # Starts of the networks on digits in the paper profile.
 STARTS = 20

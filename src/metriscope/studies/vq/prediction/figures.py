@@ -37,7 +37,7 @@ def forecasts(results: PredictionResults) -> Figure:
     right.set_yticks(range(len(titles)), list(titles.values()))
     right.invert_yaxis()
     right.set_xlabel("rank correlation with final accuracy")
-    legend(right, "lower left")
+    legend(right, "upper left")
     caption = (
         f"Left: each dot is one of {len(results.architectures)} architectures, the mean over {results.part.starts} "
         "starts. Right: hollow diamonds are rank correlations of a score with final accuracy, dots those that remain "
