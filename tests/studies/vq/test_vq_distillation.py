@@ -17,7 +17,7 @@ from metriscope.studies.judging import judge
 from metriscope.studies.vq.distillation.judge import STATEMENT
 from metriscope.studies.vq.distillation.measure import DistillationResults, chosen, measure_distillation
 from metriscope.studies.vq.distillation.page import section
-from metriscope.studies.vq.distillation.plan import METHODS, Distilling, Variant
+from metriscope.studies.vq.distillation.plan import METHODS, Distilling, StudentVariant
 from metriscope.studies.vq.distillation.train import gram_alignment, hidden, soft_signs, split, taught
 from metriscope.studies.vq.networks.plan import MLPShape
 from metriscope.studies.vq.train import mlp
@@ -150,4 +150,4 @@ def test_lessons_fill_the_table_and_the_page(tmp_path):
     assert results.rows.query("method == 'teacher'")["alignment"].to_numpy() == pytest.approx(1)
     text = render(Page("Test", "tiny", (section(results),)))
     assert "logits and VQ kernel" in text
-    assert Variant("logits") in part.lessons()[0].variants()
+    assert StudentVariant("logits") in part.lessons()[0].variants()

@@ -9,7 +9,7 @@ from functools import cached_property
 import pandas as pd
 
 from metriscope.runs import Driver
-from metriscope.studies.vq.distillation.plan import Distillation, Distilling, Variant
+from metriscope.studies.vq.distillation.plan import Distillation, Distilling, StudentVariant
 from metriscope.studies.vq.distillation.train import split, taught
 from metriscope.studies.vq.networks.measure import aligned, looked_up
 from metriscope.studies.vq.train import accuracy
@@ -23,7 +23,7 @@ def lesson_rows(spec: Distilling) -> Iterator[dict[str, object]]:
     points = split(spec.examples, spec.seed, spec.number)
     teacher, students = taught(spec, points)
     theirs = capture(teacher, points.test[0])
-    known = zip((Variant("teacher"), *spec.variants()), (teacher, *students), strict=True)
+    known = zip((StudentVariant("teacher"), *spec.variants()), (teacher, *students), strict=True)
     for variant, network in known:
         right = {part: 100 * accuracy(network, *getattr(points, part)) for part in ("validation", "test")}
         alike = aligned(capture(network, points.test[0]), theirs, "debiased")

@@ -6,7 +6,17 @@ from dataclasses import dataclass
 
 from metriscope.studies.vq.networks.plan import STUDY, MLPShape
 
-__all__ = ["DATA", "MATCHED", "METHODS", "WORTH", "Distillation", "Distilling", "ExampleSplit", "Method", "Variant"]
+__all__ = [
+    "DATA",
+    "MATCHED",
+    "METHODS",
+    "WORTH",
+    "Distillation",
+    "Distilling",
+    "ExampleSplit",
+    "Method",
+    "StudentVariant",
+]
 
 # The least gain in test accuracy, in percentage points, that is worth another loss term.
 WORTH = 0.3
@@ -33,7 +43,7 @@ MATCHED = tuple(name for name, method in METHODS.items() if method.match)
 
 
 @dataclass(frozen=True)
-class Variant:
+class StudentVariant:
     """One student: its method, and the weight of the matching term (0 without one)."""
 
     method: str
@@ -86,10 +96,10 @@ class Distilling:
         """Return a network of a depth and width for these examples."""
         return MLPShape(self.examples.inputs, *size, self.examples.classes)
 
-    def variants(self) -> tuple[Variant, ...]:
+    def variants(self) -> tuple[StudentVariant, ...]:
         """Return all students."""
-        plain = [Variant(name) for name in METHODS if name not in MATCHED]
-        return (*plain, *(Variant(name, weight) for name in MATCHED for weight in self.weights))
+        plain = [StudentVariant(name) for name in METHODS if name not in MATCHED]
+        return (*plain, *(StudentVariant(name, weight) for name in MATCHED for weight in self.weights))
 
 
 @dataclass(frozen=True)

@@ -19,7 +19,7 @@ from torch.nn import functional as F
 from metriscope import data
 from metriscope.nn import stack_state, unstack
 from metriscope.rng import stream
-from metriscope.studies.vq.distillation.plan import METHODS, Distilling, ExampleSplit, Variant
+from metriscope.studies.vq.distillation.plan import METHODS, Distilling, ExampleSplit, StudentVariant
 from metriscope.studies.vq.networks.plan import STUDY, MLPShape
 from metriscope.studies.vq.train import mlp
 from metriscope.train import Protocol
@@ -107,7 +107,7 @@ class _Students:
 
     spec: Distilling
     shape: MLPShape
-    variants: Sequence[Variant]
+    variants: Sequence[StudentVariant]
 
     def losses(
         self, state: Mapping[str, Tensor], batch: tuple[Tensor, Tensor], guide: _Guide | None
@@ -172,7 +172,7 @@ def taught(spec: Distilling, points: SplitData) -> tuple[nn.Module, Sequence[nn.
     here = (spec.seed, STUDY, "distillation", spec.examples.name, spec.number)
     large, small = spec.shape(spec.teacher), spec.shape(spec.student)
     starts = mlp(large, stream(*here, "teacher")), mlp(small, stream(*here, "student"))
-    alone = _learn(_Students(spec, large, (Variant("labels"),)), starts[0], points.train, None)
+    alone = _learn(_Students(spec, large, (StudentVariant("labels"),)), starts[0], points.train, None)
     course = _Students(spec, small, spec.variants())
     state = _learn(course, starts[1], points.train, (large, alone))
     students = [unstack(starts[1], state, i) for i in range(len(course.variants))]
