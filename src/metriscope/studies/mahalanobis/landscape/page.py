@@ -9,7 +9,7 @@ import pandas as pd
 from metriscope.report import Block, Details, Prose, Section, Table, interval, number
 from metriscope.studies.mahalanobis.diagnosis.plan import OUTCOMES
 from metriscope.studies.mahalanobis.landscape import figures
-from metriscope.studies.mahalanobis.landscape.plan import POPULATIONS, LandscapeRule
+from metriscope.studies.mahalanobis.landscape.plan import POPULATIONS, UNITS, LandscapeRule
 from metriscope.studies.mahalanobis.plan import METRICS
 from metriscope.studies.mahalanobis.trials.measure import TITLES
 from metriscope.studies.published import matching
@@ -54,7 +54,7 @@ def _origin(tables: Tables) -> str:
 
 def _introduction(tables: Tables) -> str:
     effects = matching(tables["landscape-effects"], metric="train_mse")
-    parts, whole = [], []
+    parts = []
     for row in effects.to_dict("records"):
         name, many = f"{row['dim']}-D {TITLES[row['activation']]}", row["gaussians"]
         parts.append(
@@ -62,17 +62,27 @@ def _introduction(tables: Tables) -> str:
             f"them from {number(row['q_low'])} to {number(row['q_high'])}, published {number(row['published'])}; "
             f"{row['icc']:.0%} of the variance of a trial is between Gaussians"
         )
-        asked = POPULATIONS[row["dim"]].gaussians
-        if many < asked:
-            whole.append(f"{name} was run on {many} of {asked} Gaussians")
-    missing = f" Not all is done: {'; '.join(whole)}." if whole else ""
     return (
         "The published numbers are those of one Gaussian per dimension. Here the same networks are trained for the "
         "paper's number of epochs on many Gaussians, drawn as the source draws its one, with four random starts on "
         "each. The Gaussian is the unit of replication: means are over Gaussians, and a random-effects model splits "
         f"the variance of a trial into a part between Gaussians and a part between starts. {'. '.join(parts)}."
-        f"{missing}{_origin(tables)}"
+        f"{_missing(tables)}{_origin(tables)}"
     )
+
+
+def _missing(tables: Tables) -> str:
+    """Say on how many Gaussians, and for how many widths, there are no runs yet."""
+    effects, widths, parts = matching(tables["landscape-effects"], metric="train_mse"), tables["landscape-widths"], []
+    for dim, asked in POPULATIONS.items():
+        for name in UNITS:
+            many = int(matching(effects, dim=dim, activation=name)["gaussians"].sum())
+            parts += (
+                [f"{dim}-D {TITLES[name]} on {many} of {asked.gaussians} Gaussians"] if many < asked.gaussians else []
+            )
+        units, every = len(matching(widths, dim=dim)), 2 * len(asked.widths)
+        parts += [f"{dim}-D with {units} of {every} numbers of units of Abs and ReLU"] if units < every else []
+    return f" Not all is done: {'; '.join(parts)}." if parts else ""
 
 
 def _effects(tables: Tables) -> Table:
