@@ -102,7 +102,7 @@ def test_holm_never_lowers_a_p_value_and_keeps_their_order(p):
 
 
 def test_bad_requests_are_refused():
-    with pytest.raises(ValueError, match="3 and 2 runs"):
+    with pytest.raises(ValueError, match="same number of runs to be paired, got 3 and 2"):
         paired_test([1.0, 2.0, 3.0], [1.0, 2.0])
     with pytest.raises(ValueError, match=r"between 0 and 1, got 1\.5"):
         holm([0.5, 1.5])

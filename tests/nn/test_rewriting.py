@@ -195,7 +195,7 @@ def test_an_odd_unit_is_named_alone():
 
 
 def test_relu_units_that_no_linear_layer_sums_cannot_be_merged():
-    with pytest.raises(ValueError, match="ReLU layer '1' cannot be rewritten: no Linear follows"):
+    with pytest.raises(ValueError, match="ReLU layer '1' cannot be rewritten: no Linear after it"):
         relu_to_abs(nn.Sequential(nn.Linear(2, 2), nn.ReLU()))
 
 

@@ -239,13 +239,14 @@ def test_measurements_are_stored_once_under_the_network_that_they_are_of(tmp_pat
     views = {"raw": images()}
     for _ in range(2):
         Inspection(QUICK, some, Driver(Store(tmp_path), lines.append), views).results(())
-    assert [line.partition("(")[2] for line in lines] == [
-        "runs: 1 computed, 0 from the store)", "runs: 2 computed, 0 from the store)",
-        "runs: 0 computed, 1 from the store)", "runs: 0 computed, 2 from the store)",
-    ]  # fmt: skip
+    # Perturbations of one network, the layers of two, and the centers of all three.
+    counts = (1, 2, 3)
+    first = [f"runs: {count} computed, 0 from the store)" for count in counts]
+    again = [f"runs: 0 computed, {count} from the store)" for count in counts]
+    assert [line.partition("(")[2] for line in lines] == [*first, *again]
     other = replace(some[0], job=replace(some[0].job, sha256="another data set"))
     Inspection(QUICK, (other,), Driver(Store(tmp_path), lines.append), views).results(())
-    assert "(runs: 1 computed, 0 from the store)" in lines[4]
+    assert "(runs: 1 computed, 0 from the store)" in lines[2 * len(counts)]
 
 
 def test_raw_and_normalized_pixels_are_compared_at_equal_epochs():

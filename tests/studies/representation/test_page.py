@@ -56,9 +56,9 @@ def test_the_whole_study_has_every_part(page):
     figures = {block.name for block in page.blocks if type(block).__name__ == "Figure"}
     assert figures == {
         "accuracy-0", "learning-0", "dying", "unit-distributions", "output-hyperplanes", "prototypes", "alpha",
-        "perturbations",
+        "perturbations", "collapse-cells", "collapse-deaths",
     }  # fmt: skip
-    assert {claim.id for claim in page.claims} == {f"C{n}" for n in range(12, 18)}
+    assert {claim.id for claim in page.claims} == {*(f"C{n}" for n in range(12, 18)), "C26", "C27"}
     assert {claim.strength for claim in page.claims} == {"hint"}
     accuracy = next(table for table in page.tables if table.name == "accuracies-0")
     assert len(accuracy.frame) == 16

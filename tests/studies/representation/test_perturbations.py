@@ -17,7 +17,8 @@ from metriscope.studies.representation.page import sections
 from metriscope.studies.representation.perturbations import measure, page
 from metriscope.studies.representation.perturbations.judge import HARMLESS, OFFSETS
 from metriscope.studies.representation.perturbations.plan import NETWORKS, PROGRAM, PublishedLevels, published_runs
-from metriscope.studies.representation.plan import PERTURBED, RepresentationPlan
+from metriscope.studies.representation.plan import RepresentationPlan
+from metriscope.studies.representation.starts.plan import PERTURBED
 from studies.representation.made import QUICK, dead, history, images, inspected, run, runs
 
 LEVELS = PublishedLevels(run("relu-bias", 0, 0.9).job)

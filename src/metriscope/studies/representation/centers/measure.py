@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from metriscope.rng import derive
 from metriscope.runs import Result
-from metriscope.studies.representation.centers.plan import Centers
+from metriscope.studies.representation.centers.plan import DRAWS, Centers
 from metriscope.studies.representation.plan import RepresentationTraining
 from metriscope.studies.representation.train import tagged
 
@@ -28,7 +28,6 @@ COLUMNS = {
     "centers": ("output", "center", "anticenter", "own sd", "others sd", "to center", "to anticenter", "nearer"),
     "projections": ("hidden", "output"),
 }
-DRAWS = 2_000
 
 
 def _mean_distance(z: Float[np.ndarray, " g"], values: Float[np.ndarray, " n"]) -> Float[np.ndarray, " g"]:

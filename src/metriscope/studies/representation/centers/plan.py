@@ -6,7 +6,10 @@ from dataclasses import dataclass
 
 from metriscope.studies.representation.plan import NAME, RepresentationTraining
 
-__all__ = ["Centers"]
+__all__ = ["DRAWS", "Centers"]
+
+# Resamples of networks for the interval of a rank correlation.
+DRAWS = 2_000
 
 
 @dataclass(frozen=True)
