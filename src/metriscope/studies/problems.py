@@ -154,12 +154,17 @@ def _heat() -> str:
 
 
 def _moons() -> str:
-    dims, radius = 100, 0.1
+    runs = [record for record in read(shipped("vq")) if record.kind == "Crowd"]
+    fewest = min(runs, key=lambda record: int(record.spec["group"]["data"]["count"]))
+    data = fewest.spec["group"]["data"]
+    rows = matching(fewest.table("rows"), distance="first")
+    shown, new = (matching(rows, points=part)["silhouette"].mean() for part in ("training", "new"))
     return (
-        f"The two informative coordinates have a norm of about {radius:g}, the {dims - 2} others fill the rest of the "
-        f"unit sphere: they hold {1 - radius**2:.0%} of every point's squared norm and are independent of the label. "
-        "With 150 points a network separates the training points by this noise, so the printed figure, which shows "
-        "training points only, cannot tell learning from memorizing (claim C22 measures new points)."
+        f"The two informative coordinates are scaled by {data['scale']:g}, so that the {data['dim'] - 2} others, which "
+        f"are independent of the label, hold nearly all of every point's norm. With {data['count']} points, over "
+        f"{rows['seed'].nunique()} seeds, the moons are separated with a silhouette of {number(float(shown))} on the "
+        f"training points and {number(float(new))} on new points, at a test accuracy of {rows['test'].mean():.0%}: the "
+        "figure shows memorized labels (claim C22)."
     )
 
 
@@ -207,7 +212,12 @@ PROBLEMS = (
     ),
     PaperProblem("The tent map", KERNELS, "Printed as f(z) = 2z − relu(2z − 1), which is min(2z, 1).", _tent),
     PaperProblem("The heat kernel", KERNELS, "exp(−d/σ²) in the text, exp(−d²/σ²) in the appendix.", _heat),
-    PaperProblem("Moons in 100 dimensions", f"{KERNELS}, figure 2", "150 points, of which all are shown.", _moons),
+    PaperProblem(
+        "Moons in 100 dimensions",
+        f"{KERNELS}, figure 2",
+        "The figure shows the points that the network was trained on.",
+        _moons,
+    ),
     PaperProblem(
         "A norm that cannot vanish",
         EXPERIMENT,
