@@ -84,9 +84,11 @@ def test_the_page_in_the_documentation_is_what_the_records_say():
 @pytest.mark.skipif(not RECORDS.is_dir(), reason="an installed package has no records")
 def test_one_run_of_each_network_decides_nothing():
     from metriscope.studies.judging import judge
+    from metriscope.studies.representation.accuracy.measure import NEEDED
     from metriscope.studies.representation.judge import STATEMENTS
 
     results = recorded(read(RECORDS))
     runs = results.tables["runs"].groupby(["setting", "network"]).size()
     if runs.max() == 1:
-        assert {claim.verdict for claim in judge(STATEMENTS, results.tables)} == {"undecided"}
+        claims = judge(STATEMENTS, results.tables)
+        assert {claim.verdict for claim in claims if claim.id in (*NEEDED, "C16")} == {"undecided"}

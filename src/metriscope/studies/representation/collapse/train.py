@@ -91,7 +91,7 @@ def pushes(z: Float[Tensor, "n c"], y: Int[Tensor, " n"]) -> tuple[Float[Tensor,
     """
     own = torch.nn.functional.one_hot(y, z.shape[1]).bool()
     change = (torch.softmax(z.clamp(min=0), 1) - own.to(z)) * (z > 0)
-    return -(change * own).mean(0), (change * ~own).mean(0)
+    return (change * own).abs().mean(0), (change * ~own).mean(0)
 
 
 def even(up: Float[Tensor, " c"], down: Float[Tensor, " c"]) -> Float[Tensor, " c"]:
