@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metriscope.runs.driver import Executor, InProcess
+from metriscope.runs import Executor, InProcess
 
 
 @given(st.lists(st.integers()))

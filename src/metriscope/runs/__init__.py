@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from metriscope.common.errors import StoreError, Unfinished
 from metriscope.runs.checkpoint import Checkpoint
-from metriscope.runs.driver import Deadline, Driver, Executor, Finished, InProcess, Job, Pass, Result, Work, once
+from metriscope.runs.driver import Deadline, Driver, Finished
 from metriscope.runs.integrity import Problem
+from metriscope.runs.jobs import Executor, InProcess, Job, Pass, Result, Work, once
 from metriscope.runs.records import Record
 from metriscope.runs.run import Run
 from metriscope.runs.store import Store

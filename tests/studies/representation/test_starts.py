@@ -130,8 +130,7 @@ def shipped(tmp_path, monkeypatch):
 
 
 def ship(found, folder):
-    from metriscope.runs import Driver, Result, Store
-    from metriscope.runs.driver import once
+    from metriscope.runs import Driver, Result, Store, once
 
     tables = {one.job: Result({"history": one.history, "dead": one.dead}) for one in found}
     store = Store(folder.parent.parent / "runs")
