@@ -18,7 +18,10 @@ EPS = np.finfo(np.float32).eps
 # Vectors wider than the processor's are split by the compiler, so that all widths run everywhere.
 KINDS = {
     "plain": kernels.plain,
-    **{f"{n}x{count}": lambda n=n, count=count: kernels.vectors(n, count) for n, count in [(16, 2), (8, 1), (4, 1)]},
+    **{
+        "x".join(map(str, shape)): lambda shape=shape: kernels.vectors(*shape)
+        for shape in [(16, 2, 8), (8, 2, 4), (4, 2, 4), (8, 1, 8), (4, 1, 2)]
+    },
 }
 kinds = pytest.mark.parametrize("kind", KINDS)
 
@@ -83,7 +86,7 @@ def test_a_word_in_the_environment_switches_vector_code_off(monkeypatch, value):
 def test_vector_code_is_used_unless_it_is_switched_off(monkeypatch, value):
     monkeypatch.setenv("METRISCOPE_PLAIN_KERNELS", value)
     shape = simd.shape_for(simd.target_features())
-    assert kernels.chosen()[:3] == (f"{shape.lanes}x{shape.vectors}", shape.lanes, shape.width)
+    assert kernels.chosen()[:3] == ("x".join(map(str, shape)), shape.lanes, shape.width)
 
 
 def missing(*_):
@@ -110,11 +113,11 @@ def test_plain_loops_are_used_where_vector_code_cannot_be_built(monkeypatch, nam
 @pytest.mark.parametrize(
     ("settings", "shape"),
     [
-        ({"CPU_NAME": "generic", "CPU_FEATURES": ""}, (4, 1)),
-        ({"ENABLE_AVX": 0}, (4, 1)),
-        ({"CPU_FEATURES": "+sse2,+avx"}, (8, 1)),
-        ({"CPU_FEATURES": "+avx,+avx2,+fma,-avx512f"}, (8, 1)),
-        ({"CPU_FEATURES": "+avx,+avx2,+fma,+avx512f"}, (16, 2)),
+        ({"CPU_NAME": "generic", "CPU_FEATURES": ""}, (4, 2, 4)),
+        ({"ENABLE_AVX": 0}, (4, 2, 4)),
+        ({"CPU_FEATURES": "+sse2,+avx"}, (8, 2, 4)),
+        ({"CPU_FEATURES": "+avx,+avx2,+fma,-avx512f"}, (8, 2, 4)),
+        ({"CPU_FEATURES": "+avx,+avx2,+fma,+avx512f"}, (16, 2, 8)),
     ],
     ids=str,
 )

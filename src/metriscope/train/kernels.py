@@ -41,8 +41,8 @@ class Kernels(NamedTuple):
 
     ``accumulate(out, dense, side, span)`` adds ``Σ_n values[n, g] dense[index[n]]`` to row ``rows[8 group + g]`` of
     ``out``, in ``width`` columns from ``column`` on. ``side`` is ``(rows, index, values)``; ``span`` is
-    ``(group, start, stop, column)``, and ``n`` runs from ``start`` to ``stop``. Padding rows of a group may share one
-    row of ``out``, whose values are then meaningless.
+    ``(group, start, stop, column)``, and ``n`` runs from ``start`` to ``stop``. ``out`` and ``dense`` share no memory.
+    Padding rows of a group may share one row of ``out``, whose values are then meaningless.
 
     ``attract(points, prototypes, results, span)`` is the backward pass of eight points through weighted distances to
     prototypes, in ``lanes`` columns from ``column`` on. ``prototypes`` is ``(mu, weight, share)``, ``results`` is
@@ -94,13 +94,16 @@ def plain() -> Kernels:
     return Kernels("plain", _ALL, _ALL, _accumulate, _attract)
 
 
-def vectors(lanes: int | None = None, count: int | None = None) -> Kernels:
-    """Return kernels of ``count`` vectors of ``lanes`` floats each; by default what suits the target of numba."""
+def vectors(lanes: int | None = None, count: int | None = None, rows: int | None = None) -> Kernels:
+    """Return kernels that sum ``count`` vectors of ``lanes`` floats in each of ``rows`` rows at once.
+
+    By default these are what suits the target of numba.
+    """
     from metriscope.train import simd
 
     shape = simd.shape_for(simd.target_features())
-    shape = simd.VectorShape(lanes or shape.lanes, count or shape.vectors)
-    return Kernels(f"{shape.lanes}x{shape.vectors}", shape.lanes, shape.width, *simd.intrinsics(shape))
+    shape = simd.VectorShape(lanes or shape.lanes, count or shape.vectors, rows or shape.rows)
+    return Kernels("x".join(map(str, shape)), shape.lanes, shape.width, *simd.intrinsics(shape))
 
 
 def chosen() -> Kernels:
@@ -128,7 +131,7 @@ def _try(kernels: Kernels) -> None:
 
     @njit
     def run(ones: Any, natural: Any, sums: Any, prototypes: Any, results: Any) -> None:
-        accumulate(sums, sums, (natural, natural, ones), (0, 0, GROUP, 0))
+        accumulate(sums, sums.copy(), (natural, natural, ones), (0, 0, GROUP, 0))
         attract(sums, prototypes, results, (1, 0))
 
     ones, natural = np.ones((GROUP, GROUP), np.float32), np.arange(GROUP, dtype=np.int32)

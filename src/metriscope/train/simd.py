@@ -30,10 +30,11 @@ _WORD, _FLOAT = ir.IntType(64), ir.FloatType()
 
 
 class VectorShape(NamedTuple):
-    """Number of floats per vector, and of vectors per row held in registers; eight rows are processed together."""
+    """Number of floats per vector, and how many vectors of how many rows are summed in registers at once."""
 
     lanes: int
     vectors: int
+    rows: int
 
     @property
     def width(self) -> int:
@@ -52,14 +53,18 @@ def target_features(codegen: Any = None) -> frozenset[str]:
 
 
 def shape_for(features: frozenset[str]) -> VectorShape:
-    """Return the shape whose accumulators for eight rows fit into the registers of a processor.
+    """Return the shape that keeps a processor's registers busy and reads whole cache lines where it can.
 
-    >>> shape_for(frozenset({"avx", "avx512f"})), shape_for(frozenset({"avx"})), shape_for(frozenset())
-    (VectorShape(lanes=16, vectors=2), VectorShape(lanes=8, vectors=1), VectorShape(lanes=4, vectors=1))
+    With 32 registers all eight rows of a group are summed at once, with 16 registers four.
+
+    >>> shape_for(frozenset({"avx", "avx512f"}))
+    VectorShape(lanes=16, vectors=2, rows=8)
+    >>> shape_for(frozenset({"avx"}))
+    VectorShape(lanes=8, vectors=2, rows=4)
     """
     if "avx512f" in features:
-        return VectorShape(16, 2)
-    return VectorShape(8, 1) if "avx" in features else VectorShape(4, 1)
+        return VectorShape(16, 2, GROUP)
+    return VectorShape(8 if "avx" in features else 4, 2, GROUP // 2)
 
 
 class _Code:
@@ -161,19 +166,25 @@ def _emitted(write: Write, shape: VectorShape) -> Callable[..., Any]:
 
 
 def _accumulate(code: _Code, data: list[Any], stride: Any) -> None:
+    for first in range(0, GROUP, code.shape.rows):
+        _accumulate_rows(code, data, stride, range(first, first + code.shape.rows))
+
+
+def _accumulate_rows(code: _Code, data: list[Any], stride: Any, group_rows: range) -> None:
     out, dense, rows, index, values, group, start, stop, column = data
-    b, group_rows, (lanes, vectors) = code.builder, range(GROUP), code.shape
+    b, (lanes, vectors, _) = code.builder, code.shape
     homes = [code.row(rows, code.at(group, _WORD(GROUP), _WORD(g))) for g in group_rows]
     places = [code.at(home, stride, column, v * lanes) for home in homes for v in range(vectors)]
     sums = code.variables([code.load(out, place) for place in places])
     with code.loop(start, stop) as n:
-        code.fetch(values, code.at(n, _WORD(GROUP), _WORD(AHEAD)))
+        if group_rows.start == 0:
+            code.fetch(values, code.at(n, _WORD(GROUP), _WORD(AHEAD)))
         row = code.row(index, n)
         read = [code.load(dense, code.at(row, stride, column, v * lanes)) for v in range(vectors)]
         for g in group_rows:
             weight = code.spread(code.number(values, code.at(n, _WORD(GROUP), _WORD(g))))
             for v in range(vectors):
-                total = sums[g * vectors + v]
+                total = sums[(g - group_rows.start) * vectors + v]
                 b.store(code.fused(weight, read[v], b.load(total)), total)
     for total, place in zip(sums, places, strict=True):
         code.store(b.load(total), out, place)
