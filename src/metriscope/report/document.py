@@ -82,6 +82,7 @@ class Table:
     ``groups`` maps a heading to the adjacent columns it spans; ``labels`` gives a column another
     heading than its name. Columns whose name, label or heading holds the word "ours" or "published"
     are set apart, and published numbers are shown as printed unless a format says otherwise.
+    ``terminal``: whether the command prints the table too.
     """
 
     name: str
@@ -91,6 +92,7 @@ class Table:
     formats: Mapping[str, FormatSpec] = field(default_factory=dict)
     groups: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     labels: Mapping[str, str] = field(default_factory=dict)
+    terminal: bool = False
 
     def __post_init__(self) -> None:
         _check_name("table", self.name)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from metriscope.runs import Driver
     from metriscope.studies.contract import Announce, StudyPlan
 
-__all__ = ["duration", "reproduce"]
+__all__ = ["duration", "printed", "reproduce"]
 
 DATA = "METRISCOPE_DATA"
 
@@ -65,6 +65,8 @@ def reproduce(
                 unfinished[name] = f"The budget ended before this study was done: {cut}."
                 text = f"{unfinished[name]} Run the same command to continue."
                 shown, judged = (Section(own.plan.TITLE, (Prose(text),)),), ()
+            for text in printed(shown):
+                announce(text)
             sections += shown
             claims += judged
         ledger = whole(claims, unfinished)
@@ -86,6 +88,15 @@ def _run(own: Study, plan: StudyPlan, driver: Driver) -> tuple[tuple[Section, ..
     results = own.measure.measure(plan, runs, driver)
     claims = judge(own.judge.STATEMENTS, results.tables)
     return own.page.sections(plan, results, claims), claims
+
+
+def printed(sections: Sequence[Section]) -> Iterator[str]:
+    """Yield the tables that are meant for the terminal too, as text: six digits, one line per row."""
+    for section in sections:
+        for block in section.blocks:
+            if getattr(block, "terminal", False):
+                text = block.frame.to_string(index=False, float_format=lambda value: f"{value:.6g}")
+                yield f"{block.title}\n{text}"
 
 
 @contextmanager

@@ -78,7 +78,7 @@ def test_three_replayed_trials_end_where_the_recorded_ones_do(tmp_path, recorded
         assert row.sphericity == pytest.approx(theirs["sphericity"], rel=2e-3, abs=1e-3)
 
 
-def test_the_replay_table_has_the_promised_columns(tmp_path):
+def test_the_replay_table_is_printed_and_has_the_promised_columns(tmp_path, capsys):
     small = ["--dims", "2", "--trials", "3", "--epochs", "20", "--start", "author"]
     assert main(["reproduce", "mahalanobis", *small, "--out", str(tmp_path)]) == 0
     table = pd.read_csv(tmp_path / "tables" / "replay.csv")
@@ -87,6 +87,9 @@ def test_the_replay_table_has_the_promised_columns(tmp_path):
     assert set(here["origin"]) == {"run"}
     assert set(here["trials"]) == {3}
     assert set(matching(table, dim=10)["origin"]) == {"record"}
+    shown = capsys.readouterr().out.splitlines()
+    first = next(place for place, line in enumerate(shown) if line.split()[:4] == list(table.columns[:4]))
+    assert len([line for line in shown[first + 1 :] if line.split()[:1] in (["2"], ["10"])]) == len(table)
 
 
 def test_a_number_agrees_within_half_of_its_last_digit_or_a_thousandth():

@@ -80,4 +80,5 @@ def _table(rows: pd.DataFrame) -> Table:
     frame = rows.assign(agrees=rows["agrees"].map({True: "yes", False: "no"}).fillna("not judged"))
     note = "`difference` and `allowed` are relative; a difference is 0 where ours rounds to what is printed."
     formats = {"ours": 6, "published": 6, "difference": 2}
-    return Table("replay", "The author's record beside the replayed runs", frame, note, formats)
+    here = bool((rows["origin"] == "run").any())
+    return Table("replay", "The author's record beside the replayed runs", frame, note, formats, terminal=here)
