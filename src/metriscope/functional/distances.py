@@ -11,7 +11,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from metriscope.common.validation import broadcast_axes, check_shape, one_of, require_tensors, same_precision
+from metriscope.common.validation import broadcast_axes, check_shape, number, one_of, require_tensors, same_precision
 
 __all__ = ["OffsetForm", "mahalanobis", "norm", "offset_l2", "require_form"]
 
@@ -22,12 +22,14 @@ _BLOCK_CPU = 2**18
 _BLOCK_ACCELERATOR = 2**24
 
 
-def require_form(form: str) -> None:
-    """Raise a ``ValueError`` for a name that is not a form of the weighted distance.
+def require_form(form: str, p: float = 2.0) -> None:
+    """Raise a ``ValueError`` for a name that is not a form of the weighted distance, or an exponent it cannot have.
 
-    >>> require_form("formula")
+    >>> require_form("formula", 4)
     """
     one_of(form, "form", get_args(OffsetForm))
+    if number(p, "p", "[1, inf)") != 2 and form != "formula":
+        raise ValueError(f'a p-norm with p = {p:g} needs form="formula", got {form!r}')
 
 
 def norm(z: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "*rest"]:
@@ -97,12 +99,16 @@ def mahalanobis(
 
 
 def offset_l2(
-    x: Float[Tensor, "*n d"], mu: Float[Tensor, "k d"], alpha: Float[Tensor, "k d"], form: OffsetForm = "formula"
+    x: Float[Tensor, "*n d"],
+    mu: Float[Tensor, "k d"],
+    alpha: Float[Tensor, "k d"],
+    form: OffsetForm = "formula",
+    p: float = 2.0,
 ) -> Float[Tensor, "*n k"]:
-    """Return the weighted distance of each point to each prototype, ``‖alpha_i * (x - mu_i)‖₂``.
+    """Return the weighted distance of each point to each prototype, ``‖alpha_i * (x - mu_i)‖_p``.
 
-    Differences are computed before they are squared, so that no digits cancel far from the origin. The work is done
-    in blocks: no tensor of points x prototypes x features is ever built, nor kept for the gradient.
+    Differences are computed before they are squared, so that no digits cancel far from the origin. For p = 2 the work
+    is done in blocks: no tensor of points x prototypes x features is ever built, nor kept for the gradient.
 
     Parameters
     ----------
@@ -115,6 +121,8 @@ def offset_l2(
     form : "formula" or "squared-weights"
         ``"formula"`` multiplies the difference by ``alpha``. ``"squared-weights"`` multiplies the squared difference,
         ``sqrt(sum_d alpha_id (x - mu_i)_d²)``, and is NaN where negative weights make that sum negative.
+    p : float
+        The exponent of the norm, at least 1; other values than 2 need ``"formula"``.
 
     Returns
     -------
@@ -124,21 +132,25 @@ def offset_l2(
     Raises
     ------
     ValueError
-        If an argument is not a tensor, the shapes do not fit together, or ``form`` is unknown.
+        If an argument is not a tensor, the shapes do not fit together, or ``form`` is unknown or has no such norm.
 
     Examples
     --------
     >>> offset_l2(torch.tensor([3.0, 2.0]), torch.zeros(1, 2), torch.tensor([[1.0, 2.0]]))
     tensor([5.])
     """
-    x, mu, alpha = _check_offset_l2(x, mu, alpha, form)
+    require_form(form, p)
+    x, mu, alpha = _check_offset_l2(x, mu, alpha)
+    if p != 2:
+        return torch.linalg.vector_norm(alpha * (x.unsqueeze(-2) - mu), ord=p, dim=-1)
     weight = alpha.square() if form == "formula" else alpha
-    distances = _WeightedDistance.apply(x.reshape(-1, x.shape[-1]), mu, weight)
+    # Like PyTorch's own norms, distances keep their precision where matrix products are cast to half of it.
+    with torch.autocast(x.device.type, enabled=False):
+        distances = _WeightedDistance.apply(x.reshape(-1, x.shape[-1]), mu, weight)
     return distances.reshape(*x.shape[:-1], mu.shape[0])
 
 
-def _check_offset_l2(x: Tensor, mu: Tensor, alpha: Tensor, form: str) -> tuple[Tensor, ...]:
-    require_form(form)
+def _check_offset_l2(x: Tensor, mu: Tensor, alpha: Tensor) -> tuple[Tensor, ...]:
     require_tensors(x=x, mu=mu, alpha=alpha)
     if mu.ndim != 2 or mu.shape != alpha.shape:
         raise ValueError(

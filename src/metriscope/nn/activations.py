@@ -15,9 +15,9 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from metriscope.common.validation import one_of
+from metriscope.common.validation import number, one_of
 
-__all__ = ["ACTIVATIONS", "Abs", "Activation", "activation_row"]
+__all__ = ["ACTIVATIONS", "Abs", "AbsReLU", "Activation", "activation_row"]
 
 Elementwise = Callable[[Float[Tensor, "*shape"]], Float[Tensor, "*shape"]]
 
@@ -37,6 +37,44 @@ class Abs(nn.Module):
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """Return ``|x|``."""
         return x.abs()
+
+
+class AbsReLU(nn.Module):
+    """The absolute value of a share of the units, and ReLU of the others; units are along the axis ``dim``.
+
+    Parameters
+    ----------
+    share : float
+        The share of units, the first ones, of which the absolute value is taken, from 0 (ReLU) to 1 (Abs); rounded to
+        whole units.
+    dim : int
+        The axis of the units: -1 after a linear layer, 1 after a convolution.
+
+    Raises
+    ------
+    ValueError
+        If the share is not between 0 and 1.
+
+    Examples
+    --------
+    >>> AbsReLU(0.5)(torch.tensor([-2.0, 3.0, -2.0, 3.0]))
+    tensor([2., 3., 0., 3.])
+    """
+
+    def __init__(self, share: float = 0.5, dim: int = -1) -> None:
+        super().__init__()
+        self.share, self.dim = number(share, "share", "[0, 1]"), dim
+
+    def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
+        """Return ``|x|`` of the first units and ``max(x, 0)`` of the others."""
+        units = x.shape[self.dim]
+        first = round(self.share * units)
+        mirrored, others = x.split([first, units - first], dim=self.dim)
+        return torch.cat([mirrored.abs(), others.relu()], dim=self.dim)
+
+    def extra_repr(self) -> str:
+        """Return the share."""
+        return f"share={self.share:g}"
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ Axes: ``d`` input features, ``k`` hidden units, ``c`` outputs.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 import torch
@@ -13,42 +12,11 @@ from torch import nn
 
 from metriscope.common.validation import integer, one_of
 from metriscope.nn.activations import activation_row
+from metriscope.nn.heads import HEADS
 from metriscope.nn.initialization import fresh_linear
-from metriscope.nn.layers import Neg, OffsetL2
+from metriscope.nn.layers import Neg
 
-__all__ = ["ARCHITECTURES", "HEADS", "Architecture", "Head", "architectures", "build"]
-
-
-@dataclass(frozen=True)
-class Head:
-    """One row of the table of heads: how the last layer of a network is made.
-
-    Parameters
-    ----------
-    title : str
-        The name of the layer.
-    make : callable
-        Takes the number of hidden units, the number of outputs, whether there is a bias, and a generator or None;
-        returns the layer.
-
-    Examples
-    --------
-    >>> HEADS["offset-l2"].make(4, 2, False, None)
-    OffsetL2(in_features=4, out_features=2, form='formula')
-    """
-
-    title: str
-    make: Callable[[int, int, bool, torch.Generator | None], nn.Module]
-
-
-HEADS: dict[str, Head] = {
-    "linear": Head("Linear", fresh_linear),
-    "offset-l2": Head("OffsetL2", lambda hidden, outputs, bias, g: OffsetL2(hidden, outputs, generator=g)),
-    "offset-l2-code": Head(
-        "OffsetL2 (squared weights)",
-        lambda hidden, outputs, bias, g: OffsetL2(hidden, outputs, "squared-weights", generator=g),
-    ),
-}
+__all__ = ["ARCHITECTURES", "Architecture", "architectures", "build"]
 
 
 @dataclass(frozen=True)

@@ -40,7 +40,7 @@ class Neg(nn.Module):
 
 
 class OffsetL2(nn.Module):
-    """Weighted distances to learned prototypes, ``y_i = ‖alpha_i * (x - mu_i)‖₂``.
+    """Weighted distances to learned prototypes, ``y_i = ‖alpha_i * (x - mu_i)‖₂``, or another p-norm.
 
     Prototypes ``mu`` start near the origin, with a standard deviation of 0.1, and weights ``alpha`` at 1.
 
@@ -53,6 +53,8 @@ class OffsetL2(nn.Module):
     form : "formula" or "squared-weights"
         Whether ``alpha`` multiplies the difference or the squared difference; see
         :func:`metriscope.functional.offset_l2`.
+    p : float
+        The exponent of the norm, at least 1; other values than 2 need the form ``"formula"``.
     generator : torch.Generator or None
         Where the prototypes are drawn from; None for PyTorch's global generator.
     device : torch.device, str or None
@@ -77,25 +79,27 @@ class OffsetL2(nn.Module):
         in_features: int,
         out_features: int,
         form: OffsetForm = "formula",
+        p: float = 2.0,
         generator: torch.Generator | None = None,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
         super().__init__()
         in_features, out_features = integer(in_features, "in_features"), integer(out_features, "out_features")
-        require_form(form)
-        self.in_features, self.out_features, self.form = in_features, out_features, form
+        require_form(form, p)
+        self.in_features, self.out_features, self.form, self.p = in_features, out_features, form, float(p)
         self.mu = nn.Parameter(torch.empty(out_features, in_features, device=device, dtype=dtype))
         self.alpha = nn.Parameter(torch.ones(out_features, in_features, device=device, dtype=dtype))
         draw_(self.mu, lambda mu: mu.normal_(0.0, 0.1, generator=generator), generator)
 
     def forward(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n k"]:
         """Return the distance of each point to each prototype."""
-        return offset_l2(x, self.mu, self.alpha, self.form)
+        return offset_l2(x, self.mu, self.alpha, self.form, self.p)
 
     def extra_repr(self) -> str:
-        """Return the sizes and the form."""
-        return f"in_features={self.in_features}, out_features={self.out_features}, form={self.form!r}"
+        """Return the sizes, the form and, if it is not 2, the exponent."""
+        exponent = "" if self.p == 2 else f", p={self.p:g}"
+        return f"in_features={self.in_features}, out_features={self.out_features}, form={self.form!r}{exponent}"
 
 
 class Mahalanobis(nn.Module):
