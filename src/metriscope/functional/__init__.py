@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+from metriscope.functional.calibration import (
+    Reliability,
+    best_temperature,
+    expected_calibration_error,
+    false_positive_rate,
+    reliability,
+)
 from metriscope.functional.distances import OffsetForm, mahalanobis, norm, offset_l2
 from metriscope.functional.hyperplanes import (
     bias_through,
@@ -10,6 +17,7 @@ from metriscope.functional.hyperplanes import (
     mirrored_pairs,
     signed_distance,
 )
+from metriscope.functional.ranks import Ranking, rank_methods
 from metriscope.functional.statistics import (
     Moments,
     Summary,
@@ -33,13 +41,18 @@ from metriscope.functional.whitening import (
 __all__ = [
     "Moments",
     "OffsetForm",
+    "Ranking",
+    "Reliability",
     "Summary",
     "TTest",
+    "best_temperature",
     "bias_through",
     "cohens_d",
     "deduplicate",
     "distance_to_point",
+    "expected_calibration_error",
     "expected_sphericity",
+    "false_positive_rate",
     "holm",
     "learned_covariance",
     "mahalanobis",
@@ -49,6 +62,8 @@ __all__ = [
     "offset_l2",
     "paired_test",
     "principal_axes",
+    "rank_methods",
+    "reliability",
     "signed_distance",
     "sphericity",
     "student_test",

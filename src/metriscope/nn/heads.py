@@ -27,7 +27,7 @@ __all__ = ["HEADS", "CosineHead", "Head", "MahalanobisHead", "NearestMean", "RBF
 SHRINKAGE = 0.1
 
 
-class Place(TypedDict):
+class Whereabouts(TypedDict):
     """Where parameters are made."""
 
     device: torch.device | str | None
@@ -40,7 +40,9 @@ class _Prototypes(nn.Module):
     in_features: int
     out_features: int
 
-    def __init__(self, sizes: tuple[int, int], spread: float, generator: torch.Generator | None, place: Place) -> None:
+    def __init__(
+        self, sizes: tuple[int, int], spread: float, generator: torch.Generator | None, place: Whereabouts
+    ) -> None:
         super().__init__()
         self.in_features, self.out_features = integer(sizes[0], "in_features"), integer(sizes[1], "out_features")
         self.mu = nn.Parameter(torch.empty(self.out_features, self.in_features, **place))
@@ -89,7 +91,7 @@ class RBFHead(_Prototypes):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        place: Place = {"device": device, "dtype": dtype}
+        place: Whereabouts = {"device": device, "dtype": dtype}
         super().__init__((in_features, out_features), 0.1, generator, place)
         self.log_gamma = nn.Parameter(torch.full((out_features,), -math.log(in_features), **place))
 
@@ -140,7 +142,7 @@ class MahalanobisHead(_Prototypes):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        place: Place = {"device": device, "dtype": dtype}
+        place: Whereabouts = {"device": device, "dtype": dtype}
         super().__init__((in_features, out_features), 0.1, generator, place)
         self.shared, factors = shared, 1 if shared else out_features
         self.below = nn.Parameter(torch.zeros(factors, in_features, in_features, **place))
@@ -200,7 +202,7 @@ class CosineHead(_Prototypes):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        place: Place = {"device": device, "dtype": dtype}
+        place: Whereabouts = {"device": device, "dtype": dtype}
         super().__init__((in_features, out_features), 1.0, generator, place)
         # Cosines are at most 1, with which softmax over many classes could not become certain.
         self.log_scale = nn.Parameter(torch.tensor(math.log(10.0), **place))
@@ -248,7 +250,7 @@ class NearestMean(_Prototypes):
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
     ) -> None:
-        place: Place = {"device": device, "dtype": dtype}
+        place: Whereabouts = {"device": device, "dtype": dtype}
         super().__init__((in_features, out_features), 0.1, generator, place)
         self.mu.requires_grad_(False)
         self.log_scale = nn.Parameter(torch.tensor(0.0, **place))

@@ -1,25 +1,31 @@
-"""The claim C28 as criteria on the table ``offsets``, fixed before the numbers are seen.
+"""The claims as criteria on the tables ``offsets`` and ``contests``, fixed before the numbers are seen.
 
-The unit is the start: networks of one start begin with the same first layer, and their values are averaged. Distances
-are compared in the networks whose smallest distance wins, which are those of the paper's table 4.
+In ``contests`` the unit is the data set: the mean over starts of one classifier less that of another. In ``offsets``
+it is the start: networks of one start begin with the same first layer, and their values are averaged. Distances are
+compared in the networks whose smallest distance wins, which are those of the paper's table 4.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 from typing import TYPE_CHECKING
 
 from metriscope.report import Evidence, mean_text, number
 from metriscope.studies.evidence import Above, Within
+from metriscope.studies.heads.contests.measure import means, standing
+from metriscope.studies.heads.contests.plan import CONTESTS, HEADINGS
 from metriscope.studies.judging import Criterion, Statement, Values, finding
 from metriscope.studies.published import matching
 
 if TYPE_CHECKING:
-    from metriscope.studies.judging import Tables
+    from metriscope.studies.heads.contests.measure import means, standing
+from metriscope.studies.judging import Tables
 
 __all__ = ["STATEMENTS"]
 
 SOURCE = "Oursland 2025, §6.4, table 4, arXiv:2502.02103"
+FIRST = "Oursland 2024a, arXiv:2410.19352"
 # Within this many points two accuracies count as the same.
 SAME = 0.3
 HALF, AHEAD = 0.5, 0.1
@@ -34,6 +40,22 @@ RATES = {"μ at the paper's rate": ("trained", "flat"), "μ at 100,000 times tha
 
 _values = partial(Values.of, "offsets")
 _on_starts = partial(Criterion, units="starts", paired=True)
+
+# Heads that measure distances to trained prototypes; and within how many points they match a linear head.
+DISTANCE_HEADS = ("offset-l2", "rbf", "mahalanobis")
+MATCH, GAIN = 1.0, 0.2
+MATCHING = "A tenth of a typical error rate of these classifiers, 10 %: whoever changes heads would not notice less."
+WORTH = "A gain that costs a further term in the loss, or another activation, must exceed the noise of tuning."
+
+
+def _contest(contest: str, entry: str, other: str) -> Callable[..., Criterion]:
+    """Return a criterion on the difference in accuracy of two classifiers, paired by data set."""
+    one, two = (
+        Values.of("contests", "accuracy", contest=contest, per_class=0, counted=True, entry=name)
+        for name in (entry, other)
+    )
+    text = f"points of test accuracy, {entry} less {other}"
+    return partial(Criterion, text, one, minus=two, paired=True, unit="data", units="data sets", fewest=5)
 
 
 def _learned(level: str, trained: str, flat: str) -> tuple[Criterion, ...]:
@@ -91,7 +113,80 @@ def _evidence(tables: Tables) -> tuple[Evidence, ...]:
     )
 
 
+def _contest_notes(contest: str) -> Callable[[Tables], str]:
+    """Return a function that says how the entries of a contest rank over data sets."""
+
+    def notes(tables: Tables) -> str:
+        found = standing(tables["contests"], contest, "accuracy")
+        if found is None:
+            return ""
+        ranking, names = found
+        order = [f"{names[i]} {ranking.ranks[i]:.1f}" for i in ranking.ranks.argsort()]
+        return (
+            f"Average ranks by accuracy over data sets: {', '.join(order)} (differences above "
+            f"{ranking.critical_difference:.1f} are significant by Nemenyi's test; Friedman's p = "
+            f"{number(ranking.p_value, 2)})."
+        )
+
+    return notes
+
+
+def _contest_evidence(contest: str) -> Callable[[Tables], tuple[Evidence, ...]]:
+    """Return a function that gives each entry's mean accuracy over data sets."""
+
+    def evidence(tables: Tables) -> tuple[Evidence, ...]:
+        if not len(tables["contests"]):
+            return ()
+        wide = means(tables["contests"], contest, "accuracy")
+        return tuple(
+            Evidence(
+                f"{name}: test accuracy, %, mean of {wide[name].count()} data sets", mean_text(wide[name].dropna())
+            )
+            for name in wide
+        )
+
+    return evidence
+
+
 STATEMENTS = (
+    Statement(
+        "C09",
+        "A distance output layer matches softmax on clustered data.",
+        FIRST,
+        tuple(
+            _contest("heads", name, "linear")(region=Within(MATCH), why=MATCHING, level=HEADINGS[name])
+            for name in DISTANCE_HEADS
+        ),
+        factor="head",
+        notes=_contest_notes("heads"),
+        evidence=_contest_evidence("heads"),
+    ),
+    Statement(
+        "C10",
+        "Encouraging orthogonal or whitening weights helps generalization (open question 2).",
+        FIRST,
+        tuple(
+            _contest("penalties", entry.name, "none")(region=Above(GAIN), why=WORTH, level=entry.name)
+            for entry in CONTESTS["penalties"].entries
+            if entry.penalty
+        ),
+        factor="penalty",
+        notes=_contest_notes("penalties"),
+        evidence=_contest_evidence("penalties"),
+    ),
+    Statement(
+        "C11",
+        "Abs and ReLU are interchangeable, and hybrids help (open question 3).",
+        FIRST,
+        (
+            _contest("mixtures", "100% Abs", "0% Abs")(region=Within(MATCH), why=MATCHING, level="interchangeable"),
+            _contest("mixtures", "50% Abs", "0% Abs")(region=Above(GAIN), why=WORTH, level="hybrids help"),
+            _contest("mixtures", "50% Abs", "100% Abs")(region=Above(GAIN), why=WORTH, level="hybrids help"),
+        ),
+        factor="part of the claim",
+        notes=_contest_notes("mixtures"),
+        evidence=_contest_evidence("mixtures"),
+    ),
     Statement(
         "C28",
         "OffsetL2 learns the ideal prototype of each class (mu) and its scaling (alpha); Linear + OffsetL2 is a "

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from metriscope.runs import Driver, Finished
+from metriscope.studies.heads.contests.measure import measure_contests
 from metriscope.studies.heads.offsets.measure import measure_offsets
 from metriscope.studies.heads.plan import HeadsPlan
 
@@ -23,4 +24,9 @@ class HeadsResults:
 
 def measure(plan: HeadsPlan, runs: Finished, driver: Driver) -> HeadsResults:
     """Return what the finished runs show, or what was recorded of them."""
-    return HeadsResults({"offsets": measure_offsets(plan.offsets, runs if plan.computed else None, driver)})
+    return HeadsResults(
+        {
+            "offsets": measure_offsets(plan.offsets, runs if plan.computed else None, driver),
+            "contests": measure_contests(plan.contests, plan.computed, driver),
+        }
+    )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from metriscope.report import Claim, Ledger, Prose, Section
+from metriscope.studies.heads.contests import page as contests
 from metriscope.studies.heads.measure import HeadsResults
 from metriscope.studies.heads.offsets import page as offsets
 from metriscope.studies.heads.plan import TITLE, HeadsPlan
@@ -18,9 +19,10 @@ def sections(plan: HeadsPlan, results: HeadsResults, claims: tuple[Claim, ...]) 
         f"{asked.epochs:,} epochs of full-batch gradient descent, {asked.seeds} starts. The paper has 60,000 images, "
         "5,000 or 50,000 epochs and 20 runs."
     )
-    shown = "" if plan.computed else " Nothing is computed in this profile: what is shown was recorded."
+    shown = "" if plan.computed else "Nothing is computed in this profile: what is shown was recorded."
     return (
-        Section(TITLE, (Prose(text + shown),)),
-        Section("Centers and weights of OffsetL2", offsets.blocks(results.tables["offsets"])),
-        Section("Verdict C28", (Ledger(claims),)),
+        Section(TITLE, (Prose(f"Which last layer, and which activation, would you choose? {shown}".strip()),)),
+        *contests.sections(results.tables["contests"]),
+        Section("Centers and weights of OffsetL2", (Prose(text), *offsets.blocks(results.tables["offsets"]))),
+        Section("Verdicts C09 to C11, C28", (Ledger(claims),)),
     )

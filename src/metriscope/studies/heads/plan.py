@@ -7,12 +7,13 @@ from typing import Annotated, Literal
 
 from tyro.conf import arg
 
+from metriscope.studies.heads.contests.plan import HeadContest, HeadContests
 from metriscope.studies.heads.offsets.plan import STUDY, Offsets, OffsetTraining
 
 __all__ = ["NAME", "OPTIONS", "TIMES", "TITLE", "HeadsOptions", "HeadsPlan", "plan"]
 
 NAME, TITLE = STUDY, "Heads that measure distances"
-TIMES = {"quick": "a second: shows recorded runs", "paper": "half an hour on one core"}
+TIMES = {"quick": "a second: shows recorded runs", "paper": "an hour and a half on one core"}
 
 
 @dataclass(frozen=True)
@@ -21,6 +22,7 @@ class HeadsPlan:
 
     profile: str
     offsets: Offsets
+    contests: HeadContests
 
     @property
     def computed(self) -> bool:
@@ -34,14 +36,14 @@ class HeadsPlan:
 
 @dataclass(frozen=True)
 class HeadsOptions:
-    """Options of the study of heads."""
+    """Options of the study of heads; the contests of heads always have the same number of epochs."""
 
     profile: Literal["quick", "paper"] = "quick"
     """How much to run: nothing, and show recorded runs, or all experiments."""
     seeds: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 5)")] = None
     """Starts of each network."""
     epochs: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 1,000)")] = None
-    """Full-batch steps of gradient descent."""
+    """Full-batch steps of gradient descent in the experiment on OffsetL2."""
     seed: int = 0
     """Root of all random streams."""
 
@@ -66,4 +68,5 @@ def plan(options: HeadsOptions) -> HeadsPlan:
     from metriscope.data import digest
 
     offsets = Offsets(seed=options.seed, sha256=digest(Offsets.data), **given)
-    return HeadsPlan(options.profile, offsets)
+    shape = HeadContest("", "", (), starts=given.get("seeds", HeadContest.starts), seed=options.seed)
+    return HeadsPlan(options.profile, offsets, HeadContests(shape))

@@ -1,0 +1,88 @@
+"""The drawings of the contests: ranks with their critical difference, and one score against another."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+
+from metriscope.report import Figure, to_svg
+from metriscope.report.style import CYCLE, figure
+from metriscope.studies.heads.contests.measure import means, standing
+from metriscope.studies.heads.contests.plan import CONTESTS, HEADINGS
+from metriscope.studies.published import matching
+
+__all__ = ["few_points", "named", "ranks", "shares"]
+
+
+def named(entry: str) -> str:
+    """Return the title of an entry.
+
+    >>> named("offset-l2, from data")
+    'OffsetL2, from data'
+    """
+    head, comma, rest = entry.partition(",")
+    return HEADINGS.get(head, head) + comma + rest
+
+
+def ranks(table: pd.DataFrame, contest: str) -> Figure | None:
+    """Draw average ranks by accuracy; entries within the critical difference of the best share its band."""
+    found = standing(table, contest, "accuracy")
+    if found is None:
+        return None
+    ranking, names = found
+    order = ranking.ranks.argsort()[::-1]
+    drawing, axes = figure(7.5, 0.9 + 0.3 * len(names))
+    ax = axes[0, 0]
+    best = float(ranking.ranks.min())
+    ax.axvspan(best, best + ranking.critical_difference, color=CYCLE[0], alpha=0.12, linewidth=0)
+    ax.plot(ranking.ranks[order], np.arange(len(names)), "o", color=CYCLE[0])
+    ax.set_yticks(np.arange(len(names)), [named(names[i]) for i in order])
+    ax.set(xlabel="average rank by test accuracy (1 is best)")
+    count = len(means(table[table["counted"]], contest, "accuracy"))
+    caption = (
+        f"Average over {count} data sets. Entries in the band are not told apart from the best by Nemenyi's test at "
+        f"the level {ranking.alpha:.0%} (critical difference {ranking.critical_difference:.2f}; Friedman's p = "
+        f"{ranking.p_value:.2g})."
+    )
+    name = f"contest-{contest}-ranks"
+    return Figure(name, f"{CONTESTS[contest].title}: ranks over data sets", to_svg(drawing, name), caption)
+
+
+def shares(table: pd.DataFrame) -> Figure | None:
+    """Draw the accuracy against the share of Abs units, less that of ReLU alone, one line per data set."""
+    rows = matching(table, contest="mixtures")
+    pure = {e.name: e.share for e in CONTESTS["mixtures"].entries if e.hidden == 64 and not e.rewritten}
+    if rows.empty or not set(pure) <= set(rows["entry"]):
+        return None
+    wide = means(table, "mixtures", "accuracy")[list(pure)]
+    drawing, axes = figure(7.5, 3.2)
+    ax = axes[0, 0]
+    for place, (data, values) in enumerate(wide.iterrows()):
+        gain = values.to_numpy() - values.iloc[0]
+        ax.plot(list(pure.values()), gain, "o-", color=CYCLE[place % len(CYCLE)], alpha=0.8, linewidth=1, markersize=3)
+        ax.annotate(str(data), (1.01, gain[-1]), fontsize=7, va="center")
+    ax.axhline(0, color="0.6", linewidth=0.8)
+    ax.set(xlabel="share of units that are Abs", ylabel="points above ReLU alone", xlim=(-0.03, 1.25))
+    caption = "Mean over starts, on equal numbers of units, parameters and hyperplanes. The rest of the units is ReLU."
+    return Figure("contest-shares", "Replacing ReLU by Abs, unit by unit", to_svg(drawing, "contest-shares"), caption)
+
+
+def few_points(table: pd.DataFrame) -> Figure | None:
+    """Draw the accuracy with 5, 20 and 100 training points per class, one panel per data set."""
+    rows = matching(table, contest="few")
+    if rows.empty:
+        return None
+    sets = list(dict.fromkeys(rows["data"]))
+    drawing, axes = figure(9.2, 2.6 * -(-len(sets) // 2), -(-len(sets) // 2), 2)
+    shown = ("linear", "offset-l2", "mahalanobis", "mahalanobis-shared", "cosine", "nearest-mean")
+    for ax, data in zip(axes.flat, sets, strict=False):
+        for color, entry in zip(CYCLE, shown, strict=True):
+            part = matching(rows, data=data, entry=entry).groupby("per_class")["accuracy"].mean()
+            ax.plot(part.index, part, "o-", color=color, label=named(entry), linewidth=1.2, markersize=3)
+        ax.set(title=data, xlabel="training points per class", ylabel="test accuracy, %", xscale="log")
+        ax.set_xticks(sorted(set(rows["per_class"])), [str(n) for n in sorted(set(rows["per_class"]))])
+    axes.flat[0].legend(fontsize=7)
+    for ax in axes.flat[len(sets) :]:
+        ax.set_axis_off()
+    caption = "Mean over five starts, each with training points of its own."
+    return Figure("contest-few", "Heads with few training points", to_svg(drawing, "contest-few"), caption)

@@ -1,0 +1,53 @@
+"""The tables of all contests: scores of every classifier, their means, and ranks over data sets."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from metriscope.functional import Ranking, rank_methods
+from metriscope.runs import Driver, once
+from metriscope.studies.heads.contests.plan import CONTESTS, SETS, HeadContest, HeadContests
+from metriscope.studies.heads.contests.train import contested
+from metriscope.studies.published import matching
+
+__all__ = ["COLUMNS", "means", "measure_contests", "standing"]
+
+COLUMNS = ("contest", "data", "per_class", "entry", "start", "accuracy", "counted")
+
+
+def measure_contests(plan: HeadContests, computed: bool, driver: Driver) -> pd.DataFrame:
+    """Return one row per contest, data set, entry and start: of this run, or as recorded.
+
+    ``counted`` is false for a second contest on the same data, which is no further evidence.
+    """
+    jobs = plan.jobs()
+    found = driver.perform(jobs, once(contested), "heads: contests") if computed else driver.recorded(jobs)
+    rows = [_scored(job, run.table("scores"), "run" if computed else "record") for job, run in found.items()]
+    return pd.concat(rows, ignore_index=True) if rows else pd.DataFrame(columns=list(COLUMNS))
+
+
+def _scored(job: HeadContest, table: pd.DataFrame, origin: str) -> pd.DataFrame:
+    where = {"contest": job.contest, "data": job.data, "per_class": job.per_class, "protocol": False}
+    return table.assign(**where, counted=SETS[job.data].data == job.data, origin=origin)
+
+
+def means(table: pd.DataFrame, contest: str, column: str, per_class: int = 0) -> pd.DataFrame:
+    """Return the mean over starts, one row per data set and one column per entry, in the order of the plan."""
+    rows = matching(table, contest=contest, per_class=per_class)
+    wide = rows.pivot_table(index="data", columns="entry", values=column, sort=False)
+    return wide.reindex(columns=[e.name for e in CONTESTS[contest].entries if e.name in wide.columns])
+
+
+def standing(table: pd.DataFrame, contest: str, column: str, smaller: bool = False) -> tuple[Ranking, list[str]] | None:
+    """Return the ranks of a contest's entries over data sets; entries or sets with missing values are left out.
+
+    ``smaller``: whether a smaller value is better. None without two data sets and two entries.
+    """
+    rows = table[table["counted"]] if len(table) else table
+    wide = means(rows, contest, column) if len(rows) else pd.DataFrame()
+    wide = wide.dropna(axis=1)
+    return (
+        (rank_methods(-wide.to_numpy() if smaller else wide.to_numpy()), list(wide.columns))
+        if min(wide.shape) > 1
+        else None
+    )

@@ -1,0 +1,214 @@
+"""What is compared with what, on which data: heads, penalties, and mixtures of Abs and ReLU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+
+__all__ = [
+    "CONTESTS",
+    "HEADINGS",
+    "SCORES",
+    "SETS",
+    "SOUND",
+    "STUDY",
+    "UNSEEN",
+    "ContestRow",
+    "Contestant",
+    "HeadContest",
+    "HeadContests",
+    "Source",
+]
+
+STUDY = "heads"
+# How many classes, the last ones, are strangers where a data set gives its own.
+UNSEEN = 6
+# Size of pooled spectrograms: frequencies and moments.
+SOUND = (24, 24)
+SCORES = (
+    "accuracy", "log_loss", "ece", "temperature", "scaled_log_loss", "scaled_ece", "auroc", "fpr95", "sure_auroc",
+    "noisy_accuracy",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Source:
+    """A data set in a contest: its name in the registry, what its features are, and where its strangers come from.
+
+    ``strangers``: the name of another data set; ``"columns"`` for its own points with the features in another order;
+    ``"unseen"`` for classes that are left out of training.
+    """
+
+    data: str
+    kind: str = "table"
+    strangers: str = "columns"
+
+
+SETS: Mapping[str, Source] = {
+    "mnist-5k": Source("mnist-5k", "image", "fashion-mnist"),
+    "fashion-mnist": Source("fashion-mnist", "image", "mnist-5k"),
+    "digits": Source("digits", "image"),
+    "wine": Source("wine"),
+    "breast_cancer": Source("breast_cancer"),
+    "adult": Source("adult"),
+    "covertype": Source("covertype"),
+    "letter": Source("letter"),
+    "letter-unseen": Source("letter", strangers="unseen"),
+    "spambase": Source("spambase"),
+    "ecg5000": Source("ecg5000", "series"),
+    "fsdd": Source("fsdd", "sound"),
+}
+
+
+@dataclass(frozen=True)
+class Contestant:
+    """One classifier of a contest: an encoder, an activation, a head, and how they are trained.
+
+    ``share``: of the hidden units, those that take the absolute value; the others are ReLU. ``strengths``: the
+    strengths of the penalty that are tried; the one with the least validation loss is used, as with the learning rate.
+    ``started``: the head starts from features and labels of the training points (:func:`metriscope.nn.init_head_`).
+    ``rewritten``: after half of the epochs every Abs unit becomes two mirrored ReLU units, and training continues.
+    """
+
+    name: str
+    head: str = "linear"
+    share: float = 0.0
+    hidden: int = 64
+    encoder: str = "mlp"
+    penalty: str = ""
+    strengths: tuple[float, ...] = (0.0,)
+    started: bool = False
+    rewritten: bool = False
+
+
+@dataclass(frozen=True)
+class HeadContest:
+    """Classifiers on one data set: each is tuned on a validation part, then trained from several starts.
+
+    ``per_class``: how many training points each class has at most; 0 for all. ``sha256``: of the data set and of that of its
+    strangers. A fifth of the training points is for validation: learning rate, strength and temperature are chosen
+    there.
+    """
+
+    contest: str
+    data: str
+    entries: tuple[Contestant, ...]
+    sha256: tuple[str, ...] = ()
+    per_class: int = 0
+    starts: int = 5
+    epochs: int = 20
+    rates: tuple[float, ...] = (1e-3, 5e-3, 2e-2)
+    batch: int = 128
+    sizes: tuple[int, int] = (3_300, 1_500)  # most training and test points
+    noise: float = 0.5  # in standard deviations of the features
+    seed: int = 0
+    version: int = 1  # raised when the same request would end in other numbers
+    study: str = STUDY
+
+
+# What the heads are called on pages.
+HEADINGS: Mapping[str, str] = {
+    "linear": "Linear (softmax)",
+    "offset-l2": "OffsetL2",
+    "offset-l2-code": "OffsetL2, weights of squares",
+    "offset-l1": "OffsetL1",
+    "offset-l4": "OffsetL4",
+    "rbf": "RBF",
+    "mahalanobis": "Mahalanobis",
+    "mahalanobis-shared": "Mahalanobis, one factor",
+    "cosine": "Cosine",
+    "nearest-mean": "Nearest class mean",
+}
+HEAD_ENTRIES = (
+    *(Contestant(name, head=name) for name in HEADINGS),
+    *(Contestant(f"{name}, from data", head=name, started=True) for name in ("offset-l2", "mahalanobis")),
+)
+STRENGTHS = (1e-3, 1e-2, 1e-1)
+PENALTY_ENTRIES = (
+    Contestant("none"),
+    *(
+        Contestant(kind, penalty=kind, strengths=STRENGTHS)
+        for kind in ("soft-orthogonality", "double-soft-orthogonality", "srip", "whitening", "spread")
+    ),
+)
+MIXTURE_ENTRIES = (
+    *(Contestant(f"{share:.0%} Abs", share=share) for share in (0.0, 0.25, 0.5, 0.75, 1.0)),
+    Contestant("100% Abs, half the units", share=1.0, hidden=32),
+    Contestant("ReLU, twice the units", hidden=128),
+    Contestant("Abs rewritten as ReLU", share=1.0, rewritten=True),
+)
+
+
+@dataclass(frozen=True)
+class ContestRow:
+    """One contest: its entries, its data sets, and numbers of training points per class (0 for all)."""
+
+    title: str
+    entries: tuple[Contestant, ...]
+    data: tuple[str, ...]
+    per_class: tuple[int, ...] = (0,)
+
+
+CONTESTS: Mapping[str, ContestRow] = {
+    "heads": ContestRow("Heads", HEAD_ENTRIES, tuple(SETS)),
+    "few": ContestRow(
+        "Heads with few training points",
+        tuple(entry for entry in HEAD_ENTRIES if entry.name not in ("offset-l1", "offset-l4")),
+        ("mnist-5k", "fashion-mnist", "letter", "fsdd"),
+        (5, 20, 100),
+    ),
+    "sequences": ContestRow(
+        "Heads behind convolutions and recurrent cells",
+        tuple(
+            Contestant(f"{head}, {encoder}", head=head, encoder=encoder)
+            for encoder in ("convolution", "recurrent")
+            for head in ("linear", "offset-l2")
+        ),
+        ("ecg5000", "fsdd"),
+    ),
+    "penalties": ContestRow(
+        "Penalties",
+        PENALTY_ENTRIES,
+        ("mnist-5k", "digits", "wine", "breast_cancer", "letter", "spambase", "ecg5000", "fsdd"),
+    ),
+    "mixtures": ContestRow(
+        "Abs and ReLU",
+        MIXTURE_ENTRIES,
+        (
+            "mnist-5k",
+            "fashion-mnist",
+            "digits",
+            "wine",
+            "breast_cancer",
+            "covertype",
+            "letter",
+            "spambase",
+            "ecg5000",
+            "fsdd",
+        ),
+    ),
+}
+
+
+@dataclass(frozen=True)
+class HeadContests:
+    """All contests; ``shape`` holds the numbers of starts and epochs that all of them share."""
+
+    shape: HeadContest = HeadContest("", "", ())
+    names: tuple[str, ...] = tuple(CONTESTS)
+
+    def jobs(self) -> tuple[HeadContest, ...]:
+        """Return the contests, one per data set and number of training points."""
+        rows = [(name, CONTESTS[name], data) for name in self.names for data in CONTESTS[name].data]
+        return tuple(
+            replace(self.shape, contest=name, data=data, entries=row.entries, sha256=_digests(data), per_class=count)
+            for name, row, data in rows
+            for count in row.per_class
+        )
+
+
+def _digests(data: str) -> tuple[str, ...]:
+    """Return the digests of a data set and, if its strangers are another one, of that."""
+    from metriscope.data import digest, names
+
+    return tuple(digest(name) for name in (SETS[data].data, SETS[data].strangers) if name in names())
