@@ -22,12 +22,18 @@ LAYERS = {
     "abs-l2": [nn.Linear, Abs, OffsetL2],
     "abs-l2-neg": [nn.Linear, Abs, OffsetL2, Neg],
 }
+SMOOTH = {"gelu": nn.GELU, "silu": nn.SiLU, "softplus": nn.Softplus, "tanh": nn.Tanh, "elu": nn.ELU}
+LAYERS_SMOOTH = {
+    f"{name}{suffix}": [nn.Linear, kind, nn.Linear, *([kind] if suffix else []), *([Neg] if "neg" in suffix else [])]
+    for name, kind in SMOOTH.items()
+    for suffix in ("", "2", "2-neg")
+}
 every_name = pytest.mark.parametrize("name", ARCHITECTURES)
 
 
-def test_the_table_holds_the_papers_sixteen_networks_and_four_as_in_its_code():
+def test_the_table_holds_the_papers_sixteen_networks_four_as_in_its_code_and_smooth_ones():
     more = {f"{name}-code" if "l2" in name else f"{name}-bias" for name in LAYERS}
-    assert set(ARCHITECTURES) == set(LAYERS) | more
+    assert set(ARCHITECTURES) == {*LAYERS, *more, *LAYERS_SMOOTH}
 
 
 @every_name
@@ -40,7 +46,9 @@ def test_only_the_code_weighs_squared_differences(name):
 def test_a_name_builds_its_layers_with_a_first_bias_and_a_second_only_if_asked(name):
     model = build(name, 7, 5, 3)
     assert type(model) is nn.Sequential
-    assert [type(layer) for layer in model] == LAYERS[name.removesuffix("-bias").removesuffix("-code")]
+    assert [type(layer) for layer in model] == {**LAYERS, **LAYERS_SMOOTH}[
+        name.removesuffix("-bias").removesuffix("-code")
+    ]
     assert model[0].bias is not None
     assert (getattr(model[2], "bias", None) is not None) == name.endswith("-bias")
     assert model(torch.zeros(4, 7)).shape == (4, 3)
@@ -90,7 +98,7 @@ def test_rows_are_frozen():
 
 
 def test_unknown_names_and_sizes_are_refused():
-    with pytest.raises(ValueError, match=r"name must be one of relu, abs, relu2, .*, got 'tanh'"):
-        build("tanh", 7, 5, 3)
+    with pytest.raises(ValueError, match=r"name must be one of relu, abs, relu2, .*, got 'cubic'"):
+        build("cubic", 7, 5, 3)
     with pytest.raises(ValueError, match="hidden must be a positive integer, got 0"):
         build("relu", 7, 0, 3)

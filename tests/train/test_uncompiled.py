@@ -24,12 +24,15 @@ def state(name):
     return build(name, 5, 4, 3, stream(1, "start")).state_dict()
 
 
-def test_every_named_network_is_compiled_today():
-    assert all(compilable(name) for name in ARCHITECTURES)
+def test_every_named_network_but_those_with_softplus_is_compiled_today():
+    # Units that are padding must give zero, which softplus does not.
+    assert {name for name in ARCHITECTURES if not compilable(name)} == {"softplus", "softplus2", "softplus2-neg"}
     assert type(classifier("abs-l2", state("abs-l2"))) is Classifier
 
 
-@pytest.mark.parametrize("name", ["relu", "abs2-neg", "abs2-bias", "relu-l2-neg", "abs-l2-code"])
+@pytest.mark.parametrize(
+    "name", ["relu", "abs2-neg", "abs2-bias", "relu-l2-neg", "abs-l2-code", "gelu2", "silu2-neg", "tanh2", "elu"]
+)
 def test_autograd_and_compiled_passes_train_and_measure_alike(name):
     data = examples(x, y)
     pair = [Classifier(name, state(name)), AutogradClassifier(name, state(name))]
@@ -45,9 +48,9 @@ def test_autograd_and_compiled_passes_train_and_measure_alike(name):
 
 
 def test_a_network_without_kernels_is_trained_by_autograd_beside_the_others(monkeypatch):
-    monkeypatch.setitem(ARCHITECTURES, "gelu", Architecture(hidden="gelu"))
-    assert not compilable("gelu")
-    pair = [classifier("gelu", state("gelu")), classifier("relu", state("relu"))]
+    monkeypatch.setitem(ARCHITECTURES, "mish", Architecture(hidden="mish"))
+    assert not compilable("mish")
+    pair = [classifier("mish", state("mish")), classifier("relu", state("relu"))]
     assert [type(one) for one in pair] == [AutogradClassifier, Classifier]
     losses, _ = advance(pair, examples(x, y), 50, lr=0.05)
     assert (losses[:, -1] < losses[:, 0]).all()

@@ -71,6 +71,12 @@ ARCHITECTURES = {
     "relu-l2-neg-code": Architecture(hidden="relu", head="offset-l2-code", negate=True),
     "abs-l2-code": Architecture(hidden="abs", head="offset-l2-code"),
     "abs-l2-neg-code": Architecture(hidden="abs", head="offset-l2-code", negate=True),
+    # Smooth activations under the same constraints.
+    **{
+        f"{name}{suffix}": Architecture(hidden=name, output=name if suffix else None, negate=suffix == "2-neg")
+        for name in ("gelu", "silu", "softplus", "tanh", "elu")
+        for suffix in ("", "2", "2-neg")
+    },
 }
 
 

@@ -21,12 +21,13 @@ from metriscope.train.sparse_points import GROUP
 
 __all__ = ["Room", "aligned", "descend", "learn", "measure", "prepare", "room", "spaced"]
 
-HIDDEN = {"relu": 0, "abs": 1}
+HIDDEN = {"relu": 0, "abs": 1, "gelu": 2, "silu": 3, "tanh": 4, "elu": 5}
 HEADS = {"linear": 0, "offset-l2": 1, "offset-l2-code": 2}
 # The head in which ``alpha`` weighs squared differences, not differences.
 SQUARED = HEADS["offset-l2-code"]
-OUTPUTS = {None: 0, "relu": 1, "abs": 2}
+OUTPUTS = {None: 0, **{name: 1 + code for name, code in HIDDEN.items()}}
 RELU, ABS = OUTPUTS["relu"], OUTPUTS["abs"]
+ABS_HIDDEN, GELU, SILU, TANH, ELU = (HIDDEN[name] for name in ("abs", "gelu", "silu", "tanh", "elu"))
 
 # Numbers in a cache line.
 LINE = 16
@@ -57,6 +58,57 @@ def _exp(x: Any) -> Any:
     scale = I((I(power) + I(127)) << I(23)).view(np.float32)
     value = (poly * r * r + r + ONE) * scale if x >= LEAST else ZERO
     return x if x != x else value
+
+
+# erfc(u) = P(t) exp(-u²) with t = 1 / (1 + 0.3275911 u), u >= 0: Abramowitz & Stegun 7.1.26, error 1.5e-7.
+(E1, E2, E3, E4, E5), E0 = map(F, (0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429)), F(0.3275911)
+ROOT_HALF, ROOT_TWO_PI = F(math.sqrt(0.5)), F(math.sqrt(0.5 / math.pi))
+
+
+@_inlined
+def _share_below(x: Any) -> Any:
+    # The share of a standard normal distribution below x.
+    u = abs(x) * ROOT_HALF
+    t = ONE / (ONE + E0 * u)
+    tail = HALF * ((((E5 * t + E4) * t + E3) * t + E2) * t + E1) * t * _exp(-u * u)
+    return ONE - tail if x >= ZERO else tail
+
+
+@_inlined
+def _logistic(x: Any) -> Any:
+    e = _exp(-abs(x))
+    return ONE / (ONE + e) if x >= ZERO else e / (ONE + e)
+
+
+@_inlined
+def _tangent(x: Any) -> Any:
+    e = _exp(F(-2) * abs(x))
+    value = (ONE - e) / (ONE + e)
+    return value if x >= ZERO else -value
+
+
+@_inlined
+def _smooth(x: Any, kind: int) -> Any:
+    if kind == GELU:
+        return x * _share_below(x)
+    if kind == SILU:
+        return x * _logistic(x)
+    if kind == TANH:
+        return _tangent(x)
+    return x if x > ZERO else _exp(min(x, ZERO)) - ONE
+
+
+@_inlined
+def _smooth_slope(x: Any, kind: int) -> Any:
+    if kind == GELU:
+        return _share_below(x) + x * ROOT_TWO_PI * _exp(-HALF * x * x)
+    if kind == SILU:
+        share = _logistic(x)
+        return share * (ONE + x * (ONE - share))
+    if kind == TANH:
+        value = _tangent(x)
+        return ONE - value * value
+    return ONE if x > ZERO else _exp(min(x, ZERO))
 
 
 def aligned(*shape: int) -> np.ndarray:
@@ -99,6 +151,11 @@ def room(rows: int, units: int, classes: int) -> Room:
 
 @compiled
 def _activate(z: Any, first: int, hidden: int, h: Any) -> None:
+    if hidden > ABS_HIDDEN:
+        for g in range(GROUP):
+            for k in range(h.shape[1]):
+                h[g, k] = _smooth(z[first + g, k], hidden)
+        return
     for g in range(GROUP):
         for k in range(h.shape[1]):
             h[g, k] = abs(z[first + g, k]) if hidden else max(z[first + g, k], ZERO)
@@ -141,6 +198,8 @@ def _squared_distances(h: Any, mu: Any, alpha: Any, y: Any, classes: int) -> Non
 def _output(y: Any, output: int, sign: Any) -> Any:
     if output == RELU:
         return sign * max(y, ZERO)
+    if output > ABS:
+        return sign * _smooth(y, output - 1)
     return sign * abs(y) if output == ABS else sign * y
 
 
@@ -153,7 +212,7 @@ def _slope(y: Any, head: int, output: int, sign: Any) -> Any:
         return sign if y > ZERO else ZERO
     if output == ABS:
         return sign if y > ZERO else (-sign if y < ZERO else ZERO)
-    return sign
+    return sign * _smooth_slope(y, output - 1) if output > ABS else sign
 
 
 @compiled
@@ -249,7 +308,11 @@ def _head_gradient(weights: Any, gradient: Any, kinds: Any, room: Any) -> None:
 @compiled
 def _pull_back(z: Any, first: int, hidden: int, pull: Any, of_bias: Any) -> None:
     # At zero the derivative of the absolute value is taken as zero, as in PyTorch.
-    for g in range(GROUP):
+    if hidden > ABS_HIDDEN:
+        for g in range(GROUP):
+            for k in range(len(of_bias)):
+                z[first + g, k] = pull[g, k] * _smooth_slope(z[first + g, k], hidden)
+    for g in range(GROUP if hidden <= ABS_HIDDEN else 0):
         for k in range(len(of_bias)):
             value = z[first + g, k]
             below = -pull[g, k] if hidden and value < ZERO else ZERO
@@ -316,7 +379,7 @@ def _count(h: Any, y: Any, labels: Any, kinds: Any, active: Any) -> None:
     for g in range(GROUP):
         if labels[g] >= 0:
             for k in range(len(units)):
-                units[k] += h[g, k] > ACTIVE
+                units[k] += abs(h[g, k]) > ACTIVE
             for c in range(len(outputs)):
                 outputs[c] += abs(_output(y[c, g], output, sign)) > ACTIVE
 

@@ -69,8 +69,8 @@ def test_a_pass_has_as_many_networks_as_can_be_trained_in_half_an_hour(size, epo
     assert RepresentationTraining("abs", 0, "mnist", size, "raw", epochs).width == width
 
 
-def test_the_study_has_every_network_there_is():
-    assert {*MODELS, *CODED} == set(ARCHITECTURES)
+def test_the_study_has_every_network_of_relu_and_abs_there_is():
+    assert {*MODELS, *CODED} == {name for name, row in ARCHITECTURES.items() if row.hidden in ("relu", "abs")}
     assert (len(MODELS), len(CODED)) == (16, 4)
 
 

@@ -30,9 +30,9 @@ TEXTS: Mapping[str, str] = {
     "heads": (
         "Ten heads on the same encoder, one hidden layer of {hidden} ReLU units. Each head gives one logit per class "
         "and is trained with cross-entropy by Adam for {epochs} epochs. Learning rates ({rates}) are tried on a "
-        "validation part, a fifth of at most {most:,} training points, which also gives the temperature of scaled probabilities. "
-        "Strangers are told by the largest logit, which for a distance head is minus the distance to the nearest "
-        "prototype, or by the largest probability. They are points of another data set (digits against clothes), of "
+        "validation part, a fifth of at most {most:,} training points, which also gives the temperature of scaled "
+        "probabilities. Strangers are told by the largest logit, which for a distance head is minus the distance to "
+        "the nearest prototype, or by the largest probability. They are points of another data set (digits against clothes), of "
         "classes that were left out (letter-unseen), or the data set's own points with exchanged columns."
     ),
     "few": "The same with 5, 20 or 100 training points per class.",

@@ -85,9 +85,9 @@ class Contestant:
 class HeadContest:
     """Classifiers on one data set: each is tuned on a validation part, then trained from several starts.
 
-    ``per_class``: how many training points each class has at most; 0 for all. ``sha256``: of the data set and of that of its
-    strangers. A fifth of the training points is for validation: learning rate, strength and temperature are chosen
-    there.
+    ``per_class``: how many training points each class has at most; 0 for all. ``sha256``: of the data set and of that
+    of its strangers. A fifth of the training points is for validation: learning rate, strength and temperature are
+    chosen there.
     """
 
     contest: str
