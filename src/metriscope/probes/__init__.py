@@ -13,6 +13,7 @@ from metriscope.probes.linear import (
 )
 from metriscope.probes.perturbation import Perturbation, holding_range, perturbation
 from metriscope.probes.perturbation_levels import DEFINITIONS, Definition, perturb
+from metriscope.probes.sharpness import sharpness
 from metriscope.probes.theory import LostDirections, lost_directions
 
 __all__ = [
@@ -32,5 +33,6 @@ __all__ = [
     "mirrored_pairs",
     "perturb",
     "perturbation",
+    "sharpness",
     "sphericity",
 ]

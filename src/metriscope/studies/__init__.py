@@ -10,4 +10,5 @@ STUDIES = {
     "representation": "metriscope.studies.representation",
     "vq": "metriscope.studies.vq",
     "heads": "metriscope.studies.heads",
+    "transfer": "metriscope.studies.transfer",
 }

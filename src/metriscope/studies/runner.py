@@ -92,9 +92,11 @@ def _run(own: Study, plan: StudyPlan, driver: Driver) -> tuple[tuple[Section, ..
 
 def printed(sections: Sequence[Section]) -> Iterator[str]:
     """Yield the tables that are meant for the terminal too, as text: six digits, one line per row."""
+    from metriscope.report import Table
+
     for section in sections:
         for block in section.blocks:
-            if getattr(block, "terminal", False):
+            if isinstance(block, Table) and block.terminal:
                 text = block.frame.to_string(index=False, float_format=lambda value: f"{value:.6g}")
                 yield f"{block.title}\n{text}"
 

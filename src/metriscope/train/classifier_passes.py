@@ -25,7 +25,7 @@ HIDDEN = {"relu": 0, "abs": 1, "gelu": 2, "silu": 3, "tanh": 4, "elu": 5}
 HEADS = {"linear": 0, "offset-l2": 1, "offset-l2-code": 2}
 # The head in which ``alpha`` weighs squared differences, not differences.
 SQUARED = HEADS["offset-l2-code"]
-OUTPUTS = {None: 0, **{name: 1 + code for name, code in HIDDEN.items()}}
+OUTPUTS: dict[str | None, int] = {None: 0} | {name: 1 + code for name, code in HIDDEN.items()}
 RELU, ABS = OUTPUTS["relu"], OUTPUTS["abs"]
 ABS_HIDDEN, GELU, SILU, TANH, ELU = (HIDDEN[name] for name in ("abs", "gelu", "silu", "tanh", "elu"))
 

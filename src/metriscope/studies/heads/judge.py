@@ -19,8 +19,7 @@ from metriscope.studies.judging import Criterion, Statement, Values, finding
 from metriscope.studies.published import matching
 
 if TYPE_CHECKING:
-    from metriscope.studies.heads.contests.measure import means, standing
-from metriscope.studies.judging import Tables
+    from metriscope.studies.judging import Tables
 
 __all__ = ["STATEMENTS"]
 

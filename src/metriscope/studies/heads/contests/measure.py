@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pandas as pd
 
 from metriscope.functional import Ranking, rank_methods
@@ -27,7 +29,7 @@ def measure_contests(plan: HeadContests, computed: bool, driver: Driver) -> pd.D
 
 
 def _scored(job: HeadContest, table: pd.DataFrame, origin: str) -> pd.DataFrame:
-    where = {"contest": job.contest, "data": job.data, "per_class": job.per_class, "protocol": False}
+    where: dict[str, Any] = {"contest": job.contest, "data": job.data, "per_class": job.per_class, "protocol": False}
     return table.assign(**where, counted=SETS[job.data].data == job.data, origin=origin)
 
 

@@ -32,8 +32,8 @@ TEXTS: Mapping[str, str] = {
         "and is trained with cross-entropy by Adam for {epochs} epochs. Learning rates ({rates}) are tried on a "
         "validation part, a fifth of at most {most:,} training points, which also gives the temperature of scaled "
         "probabilities. Strangers are told by the largest logit, which for a distance head is minus the distance to "
-        "the nearest prototype, or by the largest probability. They are points of another data set (digits against clothes), of "
-        "classes that were left out (letter-unseen), or the data set's own points with exchanged columns."
+        "the nearest prototype, or by the largest probability. They are points of another data set (digits against "
+        "clothes), of classes that were left out (letter-unseen), or the data set's own points with exchanged columns."
     ),
     "few": "The same with 5, 20 or 100 training points per class.",
     "sequences": "Linear and OffsetL2 behind a one-dimensional convolutional and a recurrent encoder (GRU).",
@@ -100,7 +100,7 @@ def _by_data(table: pd.DataFrame, contest: str) -> Details:
         text = grouped.mean().map("{:.1f}".format) + " ± " + grouped.std().map("{:.1f}".format)
         wide = text.unstack("data").reset_index()
         wide["entry"] = wide["entry"].map(figures.named)
-        size = f", {per_class} points per class" if per_class else ""
+        size = f", {per_class!s} points per class" if per_class else ""
         tables.append(
             Table(f"contest-{contest}-{per_class}-sets", f"Test accuracy, %{size}: mean ± sd of starts", wide)
         )

@@ -207,7 +207,7 @@ def _with_means(model: nn.Module, split: Split) -> nn.Module:
     with torch.no_grad():
         features = model[:-1](split.train[0])
     head = init_head_(NearestMean(features.shape[1], split.classes), features, split.train[1].numpy())
-    return nn.Sequential(*copy.deepcopy(model[:-1]), head)
+    return nn.Sequential(*copy.deepcopy(list(model)[:-1]), head)
 
 
 def _few(split: Split, per_class: int, seed: int) -> Split:

@@ -1,0 +1,68 @@
+"""The study's part of the report: other images, other activations, tables and sequences, and the verdicts."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from metriscope.functional import summarize
+from metriscope.report import Block, Claim, Ledger, Prose, Section, Table, interval
+from metriscope.studies.heads.contests import page as contests
+from metriscope.studies.published import matching
+from metriscope.studies.transfer import figures
+from metriscope.studies.transfer.measure import TransferResults
+from metriscope.studies.transfer.plan import IMAGES, TITLE, TransferPlan
+
+__all__ = ["sections"]
+
+
+def sections(plan: TransferPlan, results: TransferResults, claims: tuple[Claim, ...]) -> tuple[Section, ...]:
+    """Return the study's sections in reading order."""
+    shown = "" if plan.computed else " Nothing is computed in this profile: what is shown was recorded."
+    text = (
+        "Networks whose outputs are constrained to distances were studied on MNIST. Here they meet other images and "
+        f"other activations, and OffsetL2 meets tables and sequences.{shown}"
+    )
+    sequences = matching(results.tables["contests"], contest="sequences")
+    return (
+        Section(TITLE, (Prose(text),)),
+        Section("Other images, other activations", _constrained(plan, results.tables["constrained"])),
+        *contests.sections(sequences),
+        Section("Verdicts C18 to C20", (Ledger(claims),)),
+    )
+
+
+def _constrained(plan: TransferPlan, table: pd.DataFrame) -> tuple[Block, ...]:
+    if table.empty:
+        return (Prose("No run of this experiment is recorded."),)
+    job = plan.trainings[0]
+    sizes = ", ".join(f"{count:,} images of {data}" for data, count in IMAGES.items())
+    rates = ", ".join(f"{lr:.2g} on {data}" for data, lr in table.groupby("data", sort=False)["lr"].first().items())
+    text = (
+        f"Networks of {job.hidden} hidden units, {job.epochs:,} epochs of full-batch gradient descent on raw pixels, "
+        f"{job.starts} starts ({sizes}; the paper has 60,000 images and 5,000 epochs). Learning rates are matched by "
+        "the largest curvature of the loss at the start, measured by power iteration, so that a step is equally bold "
+        f"on every data set: {rates}. Of CIFAR-10 only part of the training images is used, so its results are hints."
+    )
+    return (Prose(text), figures.by_data(table), figures.by_activation(table), _table(table))
+
+
+def _interval(values: pd.Series) -> str:
+    found = summarize(values.to_numpy())
+    return interval(found.low, found.high)
+
+
+def _table(table: pd.DataFrame) -> Table:
+    rows = []
+    for (data, network), part in table.groupby(["data", "network"], sort=False):
+        rows.append(
+            {
+                "data": data,
+                "network": figures.named(str(network)),
+                "test accuracy, %": float(part["test_accuracy"].mean()),
+                "95 % interval": _interval(part["test_accuracy"]),
+                "training accuracy, %": float(part["train_accuracy"].mean()),
+                "outputs never active": float(part["dead_outputs"].mean()),
+            }
+        )
+    formats = {"test accuracy, %": ".1f", "training accuracy, %": ".1f", "outputs never active": ".0%"}
+    return Table("transfer-networks", "Constrained networks", pd.DataFrame(rows), "Mean over starts.", formats)
