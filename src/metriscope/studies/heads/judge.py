@@ -153,7 +153,7 @@ STATEMENTS = (
         "A distance output layer matches softmax on clustered data.",
         FIRST,
         tuple(
-            _contest("heads", name, "linear")(region=Within(MATCH), why=MATCHING, level=HEADINGS[name])
+            _contest("heads", name, "linear")(region=Above(-MATCH), why=MATCHING, level=HEADINGS[name])
             for name in DISTANCE_HEADS
         ),
         factor="head",

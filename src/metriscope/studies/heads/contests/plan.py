@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 __all__ = [
     "CONTESTS",
     "HEADINGS",
+    "LAYER_SCORES",
     "SCORES",
     "SETS",
     "SOUND",
@@ -29,6 +30,8 @@ SCORES = (
     "accuracy", "log_loss", "ece", "temperature", "scaled_log_loss", "scaled_ece", "auroc", "fpr95", "sure_auroc",
     "noisy_accuracy",
 )  # fmt: skip
+# What is measured of a first linear layer: see `metriscope.studies.heads.contests.train.layer_scores`.
+LAYER_SCORES = ("axes", "directions")
 
 
 @dataclass(frozen=True)
@@ -101,6 +104,8 @@ class HeadContest:
     batch: int = 128
     sizes: tuple[int, int] = (3_300, 1_500)  # most training and test points
     noise: float = 0.5  # in standard deviations of the features
+    bins: int = 10  # of confidence, in a reliability diagram
+    varied: float = 1e-3  # principal axes count whose variance is at least this share of the largest
     seed: int = 0
     version: int = 1  # raised when the same request would end in other numbers
     study: str = STUDY

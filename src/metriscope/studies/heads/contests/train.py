@@ -9,7 +9,7 @@ import copy
 from collections.abc import Iterator
 from contextlib import nullcontext
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cached_property, lru_cache
 from typing import Any
 
 import numpy as np
@@ -22,13 +22,33 @@ from torch.nn import functional as F
 
 from metriscope import data
 from metriscope.common.threads import one_blas_thread
-from metriscope.functional import best_temperature, expected_calibration_error, false_positive_rate
+from metriscope.functional import best_temperature, expected_calibration_error, false_positive_rate, reliability
 from metriscope.nn import Abs, AbsReLU, NearestMean, Penalty, abs_to_relu, build_head, init_head_
+from metriscope.probes import eigen_recovery, metric_rank
 from metriscope.rng import stream
 from metriscope.runs import Result
-from metriscope.studies.heads.contests.plan import SCORES, SETS, SOUND, UNSEEN, Contestant, HeadContest, Source
+from metriscope.studies.heads.contests.plan import (
+    LAYER_SCORES,
+    SCORES,
+    SETS,
+    SOUND,
+    UNSEEN,
+    Contestant,
+    HeadContest,
+    Source,
+)
 
-__all__ = ["Scoring", "Split", "build_classifier", "contested", "descend", "prepared", "scores", "spectrograms"]
+__all__ = [
+    "Scoring",
+    "Split",
+    "build_classifier",
+    "contested",
+    "descend",
+    "layer_scores",
+    "prepared",
+    "scores",
+    "spectrograms",
+]
 
 
 @dataclass(frozen=True, eq=False)
@@ -44,6 +64,12 @@ class Split:
     def classes(self) -> int:
         """The number of classes."""
         return int(self.train[1].max()) + 1
+
+    @cached_property
+    def principal(self) -> tuple[Tensor, Tensor]:
+        """Variances of the training points along their principal axes, largest first, and the axes as columns."""
+        variances, axes = torch.linalg.eigh(self.train[0].double().T.cov())
+        return variances.flip(0), axes.flip(1)
 
 
 def spectrograms(sound: np.ndarray) -> Tensor:
@@ -221,7 +247,7 @@ def _few(split: Split, per_class: int, seed: int) -> Split:
 def contested(contest: HeadContest) -> Result:
     """Return the scores of every entry and start, and the validation losses of everything that was tried."""
     whole = prepared(SETS[contest.data], contest.sizes, contest.seed)
-    found, tried = [], []
+    found, tried, binned = [], [], []
     with one_blas_thread():
         for entry in contest.entries:
             grid = [(rate, strength) for rate in contest.rates for strength in entry.strengths]
@@ -235,8 +261,12 @@ def contested(contest: HeadContest) -> Result:
                 split = _few(whole, contest.per_class, start) if contest.per_class else whole
                 model = _trained(contest, entry, split, best, _seed(contest, start))
                 scoring = Scoring(split.validation, split.test, split.strangers, contest.noise, contest.seed)
-                found.append({"entry": entry.name, "start": start, **scores(model, scoring)})
-    return Result({"scores": pd.DataFrame(found), "tuning": pd.DataFrame(tried)})
+                own = scores(model, scoring)
+                layer = {} if contest.per_class else layer_scores(model, split, contest.varied)
+                found.append({"entry": entry.name, "start": start, **own, **layer})
+                binned.append(_binned(model, split.test, own["temperature"], contest.bins).assign(entry=entry.name))
+    bins = pd.concat(binned).groupby(["entry", "scaled", "bin"], sort=False, as_index=False).sum()
+    return Result({"scores": pd.DataFrame(found), "tuning": pd.DataFrame(tried), "reliability": bins})
 
 
 def _seed(contest: HeadContest, start: int) -> int:
@@ -289,6 +319,42 @@ def scores(model: nn.Module, points: Scoring) -> dict[str, float]:
         false_positive_rate(*largest), _auroc(*sure), _percent(noisy, y),
     )  # fmt: skip
     return dict(zip(SCORES, found, strict=True))
+
+
+@torch.no_grad()
+def _binned(model: nn.Module, points: tuple[Tensor, Tensor], temperature: float, bins: int) -> pd.DataFrame:
+    """Return how many test points lie in each bin of confidence, the sum of their confidences, and how many are right.
+
+    ``scaled``: whether logits were divided by the temperature. Empty where a logit is NaN.
+    """
+    logits, rows = model(points[0]).double(), []
+    for scaled in (False, True) if bool(torch.isfinite(logits).all()) else ():
+        found = reliability((logits / temperature if scaled else logits).softmax(1).numpy(), points[1].numpy(), bins)
+        for place in np.flatnonzero(found.count):
+            count = int(found.count[place])
+            sums = (float(count * found.confidence[place]), round(count * float(found.accuracy[place])))
+            rows.append((scaled, int(place), count, *sums))
+    return pd.DataFrame(rows, columns=["scaled", "bin", "count", "confidence", "right"])
+
+
+def layer_scores(model: nn.Module, split: Split, varied: float) -> dict[str, float]:
+    """Return how a first linear layer lies to the principal axes of the training points; nothing for other layers.
+
+    ``axes``: the mean absolute cosine between units and the axes that they are matched to. ``directions``: of the
+    directions that so many units can measure, the share that is not lost (:func:`metriscope.probes.metric_rank`), with
+    weights scaled so that the mean eigenvalue of the metric is 1.
+    """
+    first = next(iter(model.children()))
+    if not isinstance(first, nn.Linear):
+        return {}
+    variances, axes = split.principal
+    kept = int((variances >= varied * variances[0]).sum())
+    most = min(first.out_features, kept)
+    weight, cov = first.weight.detach().double() @ axes[:, :kept], torch.diag(variances[:kept])
+    white = weight * variances[:kept].sqrt()
+    scale = float((white.square().sum() / most).sqrt())
+    rank = metric_rank(weight / scale, torch.zeros(kept), cov).rank
+    return dict(zip(LAYER_SCORES, (eigen_recovery(weight, cov).mean_cosine, rank / most), strict=True))
 
 
 def _percent(logits: Tensor, labels: Tensor) -> float:
