@@ -35,7 +35,8 @@ def test_every_named_network_but_those_with_softplus_is_compiled_today():
 )
 def test_autograd_and_compiled_passes_train_and_measure_alike(name):
     data = examples(x, y)
-    pair = [Classifier(name, state(name)), AutogradClassifier(name, state(name))]
+    model = build(name, 5, 4, 3, stream(1, "start"))
+    pair = [Classifier(name, state(name)), AutogradClassifier(model, 5, 3)]
     losses, accuracies = advance(pair, data, 20, lr=0.05)
     np.testing.assert_allclose(losses[0], losses[1], rtol=1e-4)
     np.testing.assert_allclose(accuracies[0], accuracies[1], atol=1 / 60)

@@ -10,22 +10,24 @@ import gzip
 import math
 import struct
 import zlib
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 from jaxtyping import Float32, UInt8
 
+from metriscope.common.errors import reason
 from metriscope.common.validation import number, one_of, whole_array
 from metriscope.data.dataset import DataError, Labeled, Parts, every_fifth, split
 
-__all__ = ["cifar_parts", "digits_parts", "idx_parts", "mnist_5k_parts", "pixels", "read_idx"]
+__all__ = ["cifar_parts", "digits_parts", "folder_parts", "idx_parts", "mnist_5k_parts", "pixels", "read_idx"]
 
 _CIFAR = (3, 32, 32)
 _BLOCK = 4096
 # Types of values in IDX files.
 _TYPES = {0x08: "u1", 0x09: "i1", 0x0B: "i2", 0x0C: "i4", 0x0D: "f4", 0x0E: "f8"}
+_SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm")
 _GZIP = b"\x1f\x8b"
 
 
@@ -232,3 +234,49 @@ def _cifar_batch(path: Path) -> Labeled:
         raise DataError(f"{path} holds {len(content)} bytes, expected a multiple of {record}")
     rows = np.frombuffer(bytearray(content), np.uint8).reshape(-1, record)
     return Labeled(rows[:, 1:].reshape(-1, *_CIFAR), rows[:, 0].astype(np.int64))
+
+
+def folder_parts(folder: Path, side: int = 32) -> Parts:
+    """Return the images of a folder with one subfolder per class, as ImageNet is stored.
+
+    Subfolders ``train`` and ``val`` (or ``test``) give the two parts; without them every fifth image of a class is for
+    testing. Images are scaled to ``side`` x ``side`` pixels and are in color; classes are sorted by name.
+    """
+    first = folder / "train"
+    second = next((folder / name for name in ("val", "test") if (folder / name).is_dir()), None)
+    if not first.is_dir() or second is None:
+        x, y = _class_folders(folder, _class_names(folder), side)
+        return split(x, y, every_fifth(y))
+    names = _class_names(first)
+    if strange := sorted(set(_class_names(second)) - set(names)):
+        raise DataError(f"{second} holds the class {strange[0]}, which {first} does not")
+    train, test = (Labeled(*_class_folders(part, names, side)) for part in (first, second))
+    return train, test
+
+
+def _class_names(folder: Path) -> list[str]:
+    names = sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    if len(names) < 2:
+        raise DataError(f"{folder} should hold one subfolder of images for each of two or more classes")
+    return names
+
+
+def _class_folders(folder: Path, names: Sequence[str], side: int) -> tuple[np.ndarray, np.ndarray]:
+    """Return the images of all classes, (n, 3, side, side), and their labels."""
+    # A dependency of matplotlib, which plots load too.
+    from PIL import Image
+
+    found, labels = [], []
+    for label, name in enumerate(names):
+        for path in sorted((folder / name).glob("*")):
+            if path.suffix.lower() in _SUFFIXES:
+                try:
+                    with Image.open(path) as image:
+                        small = image.convert("RGB").resize((side, side), Image.Resampling.BILINEAR)
+                except OSError as error:
+                    raise DataError(f"cannot read the image {path}: {reason(error)}") from None
+                found.append(np.asarray(small).transpose(2, 0, 1))
+                labels.append(label)
+    if not found:
+        raise DataError(f"{folder} holds no image ({', '.join(_SUFFIXES)}) in its subfolders")
+    return np.stack(found), np.array(labels, np.int64)

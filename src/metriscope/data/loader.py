@@ -12,6 +12,7 @@ from metriscope.common.files import sha256
 from metriscope.common.progress import Bars, no_bar
 from metriscope.data.dataset import DataError, DataSet, check_labels, content_digest, every_fifth
 from metriscope.data.download import File, Place, damage, download, find, places, unpack
+from metriscope.data.images import folder_parts
 from metriscope.data.registry import ROWS, Row, row
 
 __all__ = ["available", "digest", "fetch", "lines", "load", "mnist_5k", "whereabouts"]
@@ -28,7 +29,7 @@ def load(name: str, data_dir: str | Path | None = None) -> DataSet:
     Parameters
     ----------
     name : str
-        One of :func:`names`.
+        One of :func:`names`, or the path of a folder with one subfolder of images per class, as ImageNet is stored.
     data_dir : str or Path, optional
         Folder to search first.
 
@@ -48,6 +49,8 @@ def load(name: str, data_dir: str | Path | None = None) -> DataSet:
     >>> len(wine.train), len(wine.test), wine.train.x.shape[1]
     (144, 34, 13)
     """
+    if _folder(name):
+        return DataSet(name, *folder_parts(Path(name)), note="images scaled to 32 x 32 pixels")
     chosen, among = row(name), places(data_dir)
     if not _enough(chosen, _found(chosen, among)):
         _complete(chosen, among, no_bar)
@@ -83,6 +86,8 @@ def available(name: str, data_dir: str | Path | None = None) -> bool:
     >>> available("wine")
     True
     """
+    if _folder(name):
+        return True
     chosen = row(name)
     return _enough(chosen, _found(chosen, places(data_dir)))
 
@@ -90,8 +95,9 @@ def available(name: str, data_dir: str | Path | None = None) -> bool:
 def digest(name: str, data_dir: str | Path | None = None) -> str:
     """Return the SHA-256 that identifies a data set as :func:`load` would return it, without reading the data.
 
-    For an embedded set it is the digest of the content, for any other that of the digests of its files. Where some
-    batches may be missing, only the files that are there count, or all of them if there are too few to load.
+    For an embedded set or a folder of images it is the digest of the content, for any other that of the digests of its
+    files. Where some batches may be missing, only the files that are there count, or all of them if there are too few
+    to load.
 
     Parameters
     ----------
@@ -110,6 +116,8 @@ def digest(name: str, data_dir: str | Path | None = None) -> str:
     >>> digest("wine") == digest("wine"), digest("wine") == digest("digits"), len(digest("mnist"))
     (True, False, 64)
     """
+    if _folder(name):
+        return content_digest(folder_parts(Path(name)))
     chosen = row(name)
     if chosen.sha256:
         return chosen.sha256
@@ -175,6 +183,11 @@ def fetch(name: str, data_dir: str | Path | None = None, bars: Bars = no_bar) ->
         _refuse_damage(name, chosen, file, among)
     _complete(chosen, among, bars)
     return {file.name: path for file, path in _found(chosen, among).items()}
+
+
+def _folder(name: str) -> bool:
+    """Return whether a name is the path of a folder; names of data sets come first."""
+    return name not in ROWS and Path(name).is_dir()
 
 
 def _found(chosen: Row, among: Sequence[Place]) -> dict[File, Path]:

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import numpy as np
 import torch
 from jaxtyping import Float, Float32, Int
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional as F
 
 from metriscope.common.threads import in_parallel, workers_available
@@ -152,20 +152,19 @@ class Classifier:
 
 
 class AutogradClassifier:
-    """One named network in training, as a plain module.
+    """One network in training, as a plain module.
+
+    ``head`` is the number of modules before the last layer with weights; their outputs are the hidden units.
 
     >>> model = build("relu", in_features=4, hidden=3, out_features=2)
-    >>> AutogradClassifier("relu", model.state_dict()).classes
-    2
+    >>> AutogradClassifier(model, features=4, classes=2).units
+    3
     """
 
-    def __init__(self, architecture: str, state: Mapping[str, Tensor]) -> None:
-        first = state["0.weight"]
-        head = next(value for name, value in state.items() if name.startswith("2.") and value.ndim == 2)
-        (self.units, self.features), self.classes = first.shape, len(head)
-        unused = torch.Generator()
-        self.model = build(architecture, self.features, self.units, self.classes, unused)
-        self.model.load_state_dict(dict(state))
+    def __init__(self, model: nn.Sequential, features: int, classes: int, head: int = 2) -> None:
+        self.model, self.features, self.classes, self.head = model, features, classes, head
+        with torch.no_grad():
+            self.units = model[:head](torch.zeros(1, features)).shape[1]
 
     def state(self) -> dict[str, Tensor]:
         """Return a copy of the network's ``state_dict``."""
@@ -193,8 +192,8 @@ class AutogradClassifier:
     ) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return [summed loss, number correct], and at how many points each hidden unit and output is active."""
         points, labels = torch.from_numpy(x), torch.from_numpy(y)
-        hidden = self.model[:2](points)
-        outputs = self.model[2:](hidden)
+        hidden = self.model[: self.head](points)
+        outputs = self.model[self.head :](hidden)
         loss = float(F.cross_entropy(outputs, labels, reduction="sum"))
         counts = [(part.abs() > active).sum(0).double().numpy() for part in (hidden, outputs)]
         return np.array([loss, float((outputs.argmax(1) == labels).sum())]), counts[0], counts[1]
@@ -217,9 +216,14 @@ def compilable(architecture: str) -> bool:
 
 def classifier(architecture: str, state: Mapping[str, Tensor]) -> Network:
     """Return a named network ready for training, compiled if possible."""
-    if architecture in ARCHITECTURES and not compilable(architecture):
-        return AutogradClassifier(architecture, state)
-    return Classifier(architecture, state)
+    if architecture not in ARCHITECTURES or compilable(architecture):
+        return Classifier(architecture, state)
+    (units, features) = state["0.weight"].shape
+    classes = next(len(value) for name, value in state.items() if name.startswith("2.") and value.ndim == 2)
+    unused = torch.Generator()
+    model = build(architecture, features, units, classes, unused)
+    model.load_state_dict(dict(state))
+    return AutogradClassifier(model, features, classes)
 
 
 def _matrix(architecture: str, state: Mapping[str, Tensor], name: str) -> tuple[int, int]:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pandas as pd
 
 from metriscope.report import Figure, to_svg
@@ -9,9 +11,11 @@ from metriscope.report.plots import strip
 from metriscope.report.style import CYCLE, figure
 from metriscope.studies.published import matching
 from metriscope.studies.representation.plan import title
-from metriscope.studies.transfer.plan import ACTIVATIONS, IMAGES, REFERENCE, SUFFIXES
+from metriscope.studies.transfer.plan import ACTIVATIONS, BODIES, PAPER, REFERENCE, SHALLOW, SUFFIXES
 
-__all__ = ["by_activation", "by_data", "named"]
+__all__ = ["by_activation", "by_body", "by_data", "named"]
+
+DOTS = "Each dot is a start; the large dot is the mean with its 95 % interval."
 
 
 def named(network: str) -> str:
@@ -36,25 +40,34 @@ def _panels(name: str, heading: str, panels: dict[str, dict[str, pd.Series]], ca
     return Figure(name, heading, to_svg(drawing, name), caption)
 
 
+def _of_paper(rows: pd.DataFrame) -> dict[str, pd.Series]:
+    """Return the accuracies of the networks of the paper, by their names on pages."""
+    groups = {named(n): matching(rows, network=n)["test_accuracy"] for n in PAPER}
+    return {name: values for name, values in groups.items() if len(values)}
+
+
 def by_data(table: pd.DataFrame) -> Figure:
     """Draw the six networks of the paper on each data set."""
-    panels = {}
-    for data in IMAGES:
-        rows = matching(table, data=data)
-        groups = {n: matching(rows, network=n)["test_accuracy"] for n in dict.fromkeys(rows["network"])}
-        kept = {named(n): values for n, values in groups.items() if n.startswith(("relu", "abs"))}
-        if kept:
-            panels[data] = kept
-    caption = "Each dot is a start; the large dot is the mean with its 95 % interval."
-    return _panels("transfer-data", "The networks of the paper on other images", panels, caption)
+    rows = matching(table, body=SHALLOW)
+    found = {data: _of_paper(matching(rows, data=data)) for data in dict.fromkeys(rows["data"])}
+    panels = {Path(data).name: groups for data, groups in found.items() if groups}
+    return _panels("transfer-data", "The networks of the paper on other images", panels, DOTS)
+
+
+def by_body(table: pd.DataFrame) -> Figure | None:
+    """Draw the same with more layers, and behind convolutions; None where no such network was trained."""
+    found = {row.title: _of_paper(matching(table, body=name)) for name, row in BODIES.items() if name != SHALLOW}
+    panels = {title.capitalize(): groups for title, groups in found.items() if groups}
+    caption = f"On {REFERENCE}. {DOTS}"
+    return _panels("transfer-bodies", "The same constraints on deeper networks", panels, caption) if panels else None
 
 
 def by_activation(table: pd.DataFrame) -> Figure:
     """Draw the three constraints of each activation."""
-    rows, panels = matching(table, data=REFERENCE), {}
+    rows, panels = matching(table, data=REFERENCE, body=SHALLOW), {}
     for name, word in {"relu": "ReLU", **ACTIVATIONS}.items():
         groups = {named(f"{name}{s}"): matching(rows, network=f"{name}{s}")["test_accuracy"] for s in SUFFIXES}
         if all(len(values) for values in groups.values()):
             panels[word] = groups
-    caption = f"On {REFERENCE}. Each dot is a start; the large dot is the mean with its 95 % interval."
+    caption = f"On {REFERENCE}. {DOTS}"
     return _panels("transfer-activations", "The constraints with other activations", panels, caption)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from metriscope.report import Evidence, mean_text
 from metriscope.studies.evidence import Above, Within
 from metriscope.studies.judging import Criterion, Statement, Values
-from metriscope.studies.transfer.plan import ACTIVATIONS, IMAGES, REFERENCE
+from metriscope.studies.transfer.plan import ACTIVATIONS, IMAGES, REFERENCE, SHALLOW
 
 if TYPE_CHECKING:
     from metriscope.studies.judging import Tables
@@ -30,7 +30,7 @@ _on_starts = partial(Criterion, units="starts", paired=True)
 
 
 def _gap(text: str, one: str, two: str, data: str) -> partial[Criterion]:
-    pair = [Values.of("constrained", "test_accuracy", network=name, data=data) for name in (one, two)]
+    pair = [Values.of("constrained", "test_accuracy", network=name, data=data, body=SHALLOW) for name in (one, two)]
     return partial(_on_starts, f"points of test accuracy, {text}", pair[0], minus=pair[1])
 
 
@@ -64,7 +64,7 @@ def _evidence(tables: Tables) -> tuple[Evidence, ...]:
     table = tables["constrained"]
     return tuple(
         Evidence(f"{network} on {data}: test accuracy, %, mean of {len(part)}", mean_text(part["test_accuracy"]))
-        for (network, data), part in table.groupby(["network", "data"], sort=False)
+        for (network, data), part in table[table["body"] == SHALLOW].groupby(["network", "data"], sort=False)
     )
 
 

@@ -13,7 +13,7 @@ from metriscope.studies.transfer.plan import TransferPlan
 
 __all__ = ["TransferResults", "measure"]
 
-COLUMNS = ("network", "data", "seed", "test_accuracy")
+COLUMNS = ("network", "data", "body", "seed", "test_accuracy")
 
 
 @dataclass(frozen=True, eq=False)
@@ -28,7 +28,7 @@ def measure(plan: TransferPlan, runs: Finished, driver: Driver) -> TransferResul
     found = runs if plan.computed else driver.recorded(plan.trainings)
     origin = "run" if plan.computed else "record"
     rows = [
-        run.table("ends").assign(network=job.model, data=job.data, protocol=False, origin=origin)
+        run.table("ends").assign(network=job.model, data=job.data, body=job.body, protocol=False, origin=origin)
         for job, run in found.items()
     ]
     constrained = pd.concat(rows, ignore_index=True) if rows else pd.DataFrame(columns=list(COLUMNS))

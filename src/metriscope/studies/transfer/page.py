@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pandas as pd
 
 from metriscope.functional import summarize
@@ -10,7 +12,7 @@ from metriscope.studies.heads.contests import page as contests
 from metriscope.studies.published import matching
 from metriscope.studies.transfer import figures
 from metriscope.studies.transfer.measure import TransferResults
-from metriscope.studies.transfer.plan import IMAGES, TITLE, TransferPlan
+from metriscope.studies.transfer.plan import BODIES, SHALLOW, TITLE, TransferPlan
 
 __all__ = ["sections"]
 
@@ -35,15 +37,27 @@ def _constrained(plan: TransferPlan, table: pd.DataFrame) -> tuple[Block, ...]:
     if table.empty:
         return (Prose("No run of this experiment is recorded."),)
     job = plan.trainings[0]
-    sizes = ", ".join(f"{count:,} images of {data}" for data, count in IMAGES.items())
-    rates = ", ".join(f"{lr:.2g} on {data}" for data, lr in table.groupby("data", sort=False)["lr"].first().items())
+    used = {one.data: one.train_size for one in plan.trainings if one.body == SHALLOW}
+    sizes = ", ".join(f"{count:,} images of {Path(data).name}" for data, count in used.items())
+    shallow = matching(table, body=SHALLOW)
+    rates = ", ".join(
+        f"{lr:.2g} on {Path(str(data)).name}" for data, lr in shallow.groupby("data", sort=False)["lr"].first().items()
+    )
     text = (
         f"Networks of {job.hidden} hidden units, {job.epochs:,} epochs of full-batch gradient descent on raw pixels, "
         f"{job.starts} starts ({sizes}; the paper has 60,000 images and 5,000 epochs). Learning rates are matched by "
-        "the largest curvature of the loss at the start, measured by power iteration, so that a step is equally bold "
+        "the largest curvature of the loss at the start, measured by power iteration, so that steps are equally bold "
         f"on every data set: {rates}. Of CIFAR-10 only part of the training images is used, so its results are hints."
     )
-    return (Prose(text), figures.by_data(table), figures.by_activation(table), _table(table))
+    deep = [one for one in plan.trainings if one.body != SHALLOW]
+    more = (
+        f"With three and five linear layers, and with two convolutions, on {deep[0].train_size:,} images of "
+        f"{deep[0].data} and for {deep[0].epochs:,} epochs, at learning rates that are matched in the same way. No "
+        "claim is judged by them."
+    )
+    bodies = figures.by_body(table)
+    shown = (Prose(more), bodies) if bodies else ()
+    return (Prose(text), figures.by_data(table), figures.by_activation(table), *shown, _table(table))
 
 
 def _interval(values: pd.Series) -> str:
@@ -53,10 +67,11 @@ def _interval(values: pd.Series) -> str:
 
 def _table(table: pd.DataFrame) -> Table:
     rows = []
-    for (data, network), part in table.groupby(["data", "network"], sort=False):
+    for (data, body, network), part in table.groupby(["data", "body", "network"], sort=False):
         rows.append(
             {
-                "data": data,
+                "data": Path(str(data)).name,
+                "layers": BODIES[str(body)].title,
                 "network": figures.named(str(network)),
                 "test accuracy, %": float(part["test_accuracy"].mean()),
                 "95 % interval": _interval(part["test_accuracy"]),

@@ -12,6 +12,7 @@ from metriscope.studies.heads.contests.plan import HeadContest, HeadContests
 
 __all__ = [
     "ACTIVATIONS",
+    "BODIES",
     "IMAGES",
     "NAME",
     "OPTIONS",
@@ -28,18 +29,39 @@ NAME, TITLE = "transfer", "Beyond MNIST"
 TIMES = {"quick": "a second: shows recorded runs", "paper": "half an hour on two cores"}
 REFERENCE = "mnist-5k"
 # Data sets, each with the number of its training images that is used.
-IMAGES: Mapping[str, int] = {REFERENCE: 4_000, "fashion-mnist": 4_000, "cifar-10": 1_000}
+IMAGES: Mapping[str, int] = {REFERENCE: 4_000, "fashion-mnist": 4_000, "cifar-10": 2_000}
+# Training images of a folder that a user names, at most.
+FOLDER = 4_000
 ACTIVATIONS: Mapping[str, str] = {"gelu": "GELU", "silu": "SiLU", "tanh": "Tanh", "elu": "ELU", "softplus": "Softplus"}
 SUFFIXES = ("", "2", "2-neg")
+PAPER = tuple(f"{activation}{suffix}" for activation in ("relu", "abs") for suffix in SUFFIXES)
+
+
+@dataclass(frozen=True)
+class Body:
+    """What stands before the constrained last layer: further linear layers, or convolutions with this many channels."""
+
+    title: str
+    layers: int = 1
+    channels: tuple[int, ...] = ()
+
+
+SHALLOW = "shallow"
+BODIES: Mapping[str, Body] = {
+    SHALLOW: Body("two layers, as in the paper"),
+    "3-layers": Body("three layers", layers=2),
+    "5-layers": Body("five layers", layers=4),
+    "cnn": Body("two convolutions and a linear layer", channels=(8, 16)),
+}
 
 
 @dataclass(frozen=True)
 class TransferTraining:
     """One network from several starts, trained by full-batch gradient descent.
 
-    The learning rate is ``lr`` times the largest curvature of the loss on the reference data over that on the data,
-    both at the start of a ReLU network, found by ``steps`` power iterations on ``sample`` images. On the reference
-    data it is that of the paper.
+    The learning rate is ``lr`` times the largest curvature of the loss of the paper's ReLU network on the reference
+    data over that of a ReLU network with the same ``body`` on the data, both at the start, found by ``steps`` power
+    iterations on ``sample`` images. For two layers on the reference data it is that of the paper.
     """
 
     model: str
@@ -47,6 +69,7 @@ class TransferTraining:
     train_size: int
     epochs: int
     starts: int
+    body: str = SHALLOW
     sha256: tuple[str, str] = ("", "")  # of the data and of the reference
     pixels: str = "raw"
     lr: float = 1e-3
@@ -86,6 +109,8 @@ class TransferOptions:
     """Starts of each network."""
     epochs: Annotated[int | None, arg(metavar="INT", help_behavior_hint="(default: 1,000)")] = None
     """Full-batch steps of gradient descent."""
+    images: tuple[str, ...] = ()
+    """Further images: names of data sets, or folders with one subfolder of images per class."""
     seed: int = 0
     """Root of all random streams."""
 
@@ -97,7 +122,7 @@ def plan(options: TransferOptions) -> TransferPlan:
     """Return the plan of a profile, changed by whatever other options are given.
 
     >>> len(plan(TransferOptions("paper")).jobs()), len(plan(TransferOptions("quick")).jobs())
-    (33, 0)
+    (51, 0)
     """
     if options.profile not in TIMES:
         raise ValueError(f"unknown profile {options.profile!r}: there are {', '.join(TIMES)}")
@@ -108,12 +133,20 @@ def plan(options: TransferOptions) -> TransferPlan:
     # This reads no file, but imports numpy, which a bad request need not wait for.
     from metriscope.data import digest
 
-    asked = [(name, data) for data in IMAGES for name in (f"{act}{s}" for act in ("relu", "abs") for s in SUFFIXES)]
-    asked += [(f"{act}{suffix}", REFERENCE) for act in ACTIVATIONS for suffix in SUFFIXES]
     starts, epochs = options.seeds or HeadContest.starts, options.epochs or 1_000
+    sizes = {**IMAGES, **dict.fromkeys(options.images, FOLDER)}
+    asked = [(name, data, SHALLOW, sizes[data], epochs) for data in sizes for name in PAPER]
+    asked += [(f"{act}{s}", REFERENCE, SHALLOW, sizes[REFERENCE], epochs) for act in ACTIVATIONS for s in SUFFIXES]
+    # Autograd is slower: fewer images and steps.
+    asked += [
+        (name, REFERENCE, body, sizes[REFERENCE] // 4, epochs // 2)
+        for body in BODIES
+        if body != SHALLOW
+        for name in PAPER
+    ]
     trainings = tuple(
-        TransferTraining(name, data, IMAGES[data], epochs, starts, (digest(data), digest(REFERENCE)), seed=options.seed)
-        for name, data in asked
+        TransferTraining(name, data, size, steps, starts, body, (digest(data), digest(REFERENCE)), seed=options.seed)
+        for name, data, body, size, steps in asked
     )
     shape = HeadContest("", "", (), starts=starts, seed=options.seed)
     return TransferPlan(options.profile, trainings, HeadContests(shape, ("heads", "sequences")))
