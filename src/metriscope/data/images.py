@@ -248,14 +248,18 @@ def folder_parts(folder: Path, side: int = 32) -> Parts:
         x, y = _class_folders(folder, _class_names(folder), side)
         return split(x, y, every_fifth(y))
     names = _class_names(first)
-    if strange := sorted(set(_class_names(second)) - set(names)):
+    if strange := sorted(set(_folders(second)) - set(names)):
         raise DataError(f"{second} holds the class {strange[0]}, which {first} does not")
     train, test = (Labeled(*_class_folders(part, names, side)) for part in (first, second))
     return train, test
 
 
+def _folders(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+
+
 def _class_names(folder: Path) -> list[str]:
-    names = sorted(path.name for path in folder.iterdir() if path.is_dir() and not path.name.startswith("."))
+    names = _folders(folder)
     if len(names) < 2:
         raise DataError(f"{folder} should hold one subfolder of images for each of two or more classes")
     return names

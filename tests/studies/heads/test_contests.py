@@ -11,10 +11,19 @@ from torch import nn
 from metriscope.nn import NearestMean
 from metriscope.rng import stream
 from metriscope.runs import Driver, Store
+from metriscope.studies.heads.contests.figures import reliability_diagram
 from metriscope.studies.heads.contests.measure import means, measure_contests, standing
 from metriscope.studies.heads.contests.page import sections
 from metriscope.studies.heads.contests.plan import CONTESTS, SETS, Contestant, HeadContest, HeadContests
-from metriscope.studies.heads.contests.train import Scoring, build_classifier, contested, prepared, scores
+from metriscope.studies.heads.contests.train import (
+    Scoring,
+    Split,
+    build_classifier,
+    contested,
+    layer_scores,
+    prepared,
+    scores,
+)
 from metriscope.studies.heads.judge import STATEMENTS
 from studies.synthetic import check_statement
 
@@ -107,6 +116,30 @@ def test_rewritten_networks_compute_the_same_as_the_abs_networks_that_they_were(
     assert not isinstance(model[-1], NearestMean)
 
 
+def test_units_along_principal_axes_recover_them_and_copies_lose_directions():
+    x = torch.randn(400, 3, generator=stream(0, "x")) * torch.tensor([3.0, 2.0, 1.0])
+    split = Split((x, torch.zeros(400, dtype=torch.int64)), (x, x), (x, x), x)
+    variances, axes = split.principal
+    model = nn.Sequential(nn.Linear(3, 3), nn.ReLU())
+    with torch.no_grad():
+        model[0].weight.copy_((axes / variances.sqrt()).T)
+    assert layer_scores(model, split, 1e-3) == pytest.approx({"axes": 1.0, "directions": 1.0}, abs=1e-5)
+    with torch.no_grad():
+        model[0].weight.copy_(model[0].weight[:1].expand(3, 3).clone())
+    assert layer_scores(model, split, 1e-3)["directions"] == pytest.approx(1 / 3)
+    assert layer_scores(nn.Sequential(nn.Flatten()), split, 1e-3) == {}
+
+
+def test_confidence_and_accuracy_are_drawn_only_where_bins_are_recorded():
+    assert reliability_diagram(pd.DataFrame()) is None
+    rows = [
+        {"contest": "heads", "data": "wine", "per_class": 0, "entry": entry.name, "scaled": scaled, "bin": place,
+         "count": 100, "confidence": 10.0 * place + 5, "right": 10 * place, "counted": True}
+        for entry in CONTESTS["heads"].entries for scaled in (False, True) for place in range(10)
+    ]  # fmt: skip
+    assert "temperature scaling" in reliability_diagram(pd.DataFrame(rows)).svg
+
+
 def made_up(gap):
     """Return a table in which every entry but the first of its contest is better by ``gap`` points."""
     rows = [
@@ -142,8 +175,12 @@ def test_a_tiny_contest_is_recorded_in_tables_and_shown(tmp_path, monkeypatch):
     }
     monkeypatch.setattr(plan, "CONTESTS", entries)
     asked = HeadContests(replace(TINY, contest="", data=""), ("mixtures",))
-    table = measure_contests(asked, True, Driver(Store(tmp_path)))
+    found = measure_contests(asked, True, Driver(Store(tmp_path)))
+    table, bins = found["contests"], found["reliability"]
+    # Every test point of every start lies in one bin, before and after scaling.
+    assert bins.groupby(["data", "entry", "scaled"])["count"].sum().eq(60).all()
+    assert (bins["right"] <= bins["count"]).all()
     assert len(table) == 2 * 2 * len(CONTESTS["mixtures"].entries)
-    (section,) = sections(table)
+    (section,) = sections(table, bins)
     names = [getattr(block, "name", "") for block in section.blocks]
     assert names == ["", "contest-mixtures-ranks", "contest-shares", "contest-mixtures", ""]

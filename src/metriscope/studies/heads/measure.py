@@ -27,6 +27,6 @@ def measure(plan: HeadsPlan, runs: Finished, driver: Driver) -> HeadsResults:
     return HeadsResults(
         {
             "offsets": measure_offsets(plan.offsets, runs if plan.computed else None, driver),
-            "contests": measure_contests(plan.contests, plan.computed, driver),
+            **measure_contests(plan.contests, plan.computed, driver),
         }
     )

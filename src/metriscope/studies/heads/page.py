@@ -22,7 +22,7 @@ def sections(plan: HeadsPlan, results: HeadsResults, claims: tuple[Claim, ...]) 
     shown = "" if plan.computed else "Nothing is computed in this profile: what is shown was recorded."
     return (
         Section(TITLE, (Prose(f"Which last layer, and which activation, would you choose? {shown}".strip()),)),
-        *contests.sections(results.tables["contests"]),
+        *contests.sections(results.tables["contests"], results.tables["reliability"]),
         Section("Centers and weights of OffsetL2", (Prose(text), *offsets.blocks(results.tables["offsets"]))),
         Section("Verdicts C09 to C11, C28", (Ledger(claims),)),
     )

@@ -10,7 +10,7 @@ from functools import partial
 from typing import TYPE_CHECKING
 
 from metriscope.report import Evidence, mean_text
-from metriscope.studies.evidence import Above, Within
+from metriscope.studies.evidence import Above, Below, Within
 from metriscope.studies.judging import Criterion, Statement, Values
 from metriscope.studies.transfer.plan import ACTIVATIONS, IMAGES, REFERENCE, SHALLOW
 
@@ -40,7 +40,7 @@ def _pattern(data: str) -> tuple[Criterion, ...]:
         _gap("ReLU less ReLU2", "relu", "relu2", data)(region=Above(COLLAPSE), why=LOST, level=data),
         _gap("ReLU2-Neg less ReLU2", "relu2-neg", "relu2", data)(region=Above(RECOVERY), why=HALF, level=data),
         _gap("Abs2 less Abs", "abs2", "abs", data)(region=Within(SAME), why=POINT, level=data),
-        _gap("Abs2 less Abs2-Neg", "abs2", "abs2-neg", data)(region=Above(DROP), why=POINT, level=data),
+        _gap("Abs2-Neg less Abs2", "abs2-neg", "abs2", data)(region=Below(-DROP), why=POINT, level=data),
     )
 
 

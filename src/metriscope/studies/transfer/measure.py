@@ -33,4 +33,4 @@ def measure(plan: TransferPlan, runs: Finished, driver: Driver) -> TransferResul
     ]
     constrained = pd.concat(rows, ignore_index=True) if rows else pd.DataFrame(columns=list(COLUMNS))
     contests = measure_contests(plan.contests, plan.computed, driver)
-    return TransferResults({"constrained": constrained, "contests": contests})
+    return TransferResults({"constrained": constrained, **contests})

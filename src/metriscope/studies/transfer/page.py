@@ -28,7 +28,7 @@ def sections(plan: TransferPlan, results: TransferResults, claims: tuple[Claim, 
     return (
         Section(TITLE, (Prose(text),)),
         Section("Other images, other activations", _constrained(plan, results.tables["constrained"])),
-        *contests.sections(sequences),
+        *contests.sections(sequences, results.tables["reliability"]),
         Section("Verdicts C18 to C20", (Ledger(claims),)),
     )
 

@@ -11,7 +11,12 @@ from metriscope.studies.heads.contests.measure import means, standing
 from metriscope.studies.heads.contests.plan import CONTESTS, HEADINGS
 from metriscope.studies.published import matching
 
-__all__ = ["few_points", "named", "ranks", "shares"]
+__all__ = ["few_points", "named", "ranks", "reliability_diagram", "shares"]
+
+# Points that a bin of confidence must hold to be drawn.
+LEAST = 50
+# Heads whose confidence and accuracy with few points are drawn: a line each, so not all of them.
+SHOWN = ("linear", "offset-l2", "mahalanobis", "mahalanobis-shared", "cosine", "nearest-mean")
 
 
 def named(entry: str) -> str:
@@ -74,9 +79,8 @@ def few_points(table: pd.DataFrame) -> Figure | None:
         return None
     sets = list(dict.fromkeys(rows["data"]))
     drawing, axes = figure(9.2, 2.6 * -(-len(sets) // 2), -(-len(sets) // 2), 2)
-    shown = ("linear", "offset-l2", "mahalanobis", "mahalanobis-shared", "cosine", "nearest-mean")
     for ax, data in zip(axes.flat, sets, strict=False):
-        for color, entry in zip(CYCLE, shown, strict=True):
+        for color, entry in zip(CYCLE, SHOWN, strict=True):
             part = matching(rows, data=data, entry=entry).groupby("per_class")["accuracy"].mean()
             ax.plot(part.index, part, "o-", color=color, label=named(entry), linewidth=1.2, markersize=3)
         ax.set(title=data, xlabel="training points per class", ylabel="test accuracy, %", xscale="log")
@@ -86,3 +90,28 @@ def few_points(table: pd.DataFrame) -> Figure | None:
         ax.set_axis_off()
     caption = "Mean over five starts, each with training points of its own."
     return Figure("contest-few", "Heads with few training points", to_svg(drawing, "contest-few"), caption)
+
+
+def reliability_diagram(bins: pd.DataFrame) -> Figure | None:
+    """Draw accuracy against confidence, as trained and after temperature scaling; None without records of bins."""
+    rows = matching(bins, contest="heads", per_class=0, counted=True) if len(bins) else bins
+    if rows.empty:
+        return None
+    drawing, axes = figure(9.2, 3.6, 1, 2)
+    for ax, (scaled, title) in zip(
+        axes.flat, {False: "As trained", True: "After temperature scaling"}.items(), strict=True
+    ):
+        ax.plot([0, 1], [0, 1], color="0.6", linewidth=0.8)
+        for color, entry in zip(CYCLE, SHOWN, strict=True):
+            sums = matching(rows, scaled=scaled, entry=entry).groupby("bin")[["count", "confidence", "right"]].sum()
+            sums = sums[sums["count"] >= LEAST]
+            x, y = (sums[name] / sums["count"] for name in ("confidence", "right"))
+            ax.plot(x, y, "o-", color=color, label=named(entry), linewidth=1.2, markersize=3)
+        ax.set(title=title, xlabel="confidence", ylabel="share classified correctly")
+    axes.flat[0].legend(fontsize=7)
+    caption = (
+        f"Test points of {rows['data'].nunique()} data sets and all starts in bins of confidence, of at least {LEAST} "
+        "points. On the gray line confidence equals accuracy; below it a classifier is too sure."
+    )
+    name = "contest-reliability"
+    return Figure(name, "How far confidence can be trusted", to_svg(drawing, name), caption)

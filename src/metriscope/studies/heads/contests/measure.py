@@ -15,20 +15,28 @@ from metriscope.studies.published import matching
 __all__ = ["COLUMNS", "means", "measure_contests", "standing"]
 
 COLUMNS = ("contest", "data", "per_class", "entry", "start", "accuracy", "counted")
+BINS = ("contest", "data", "per_class", "entry", "scaled", "bin", "count", "confidence", "right", "counted")
 
 
-def measure_contests(plan: HeadContests, computed: bool, driver: Driver) -> pd.DataFrame:
-    """Return one row per contest, data set, entry and start: of this run, or as recorded.
+def measure_contests(plan: HeadContests, computed: bool, driver: Driver) -> dict[str, pd.DataFrame]:
+    """Return the tables of contests that are computed here, or of their records.
 
-    ``counted`` is false for a second contest on the same data, which is no further evidence.
+    ``contests``: the scores, one row per data set, entry and start; ``counted`` is false for a second contest on the
+    same data, which is no further evidence. ``reliability``: sums over the test points in a bin of confidence, one row
+    per data set, entry and bin.
     """
     jobs = plan.jobs()
     found = driver.perform(jobs, once(contested), "heads: contests") if computed else driver.recorded(jobs)
-    rows = [_scored(job, run.table("scores"), "run" if computed else "record") for job, run in found.items()]
-    return pd.concat(rows, ignore_index=True) if rows else pd.DataFrame(columns=list(COLUMNS))
+    origin = "run" if computed else "record"
+
+    def together(key: str, columns: tuple[str, ...]) -> pd.DataFrame:
+        rows = [_tagged(job, run.table(key), origin) for job, run in found.items()]
+        return pd.concat(rows, ignore_index=True) if rows else pd.DataFrame(columns=list(columns))
+
+    return {"contests": together("scores", COLUMNS), "reliability": together("reliability", BINS)}
 
 
-def _scored(job: HeadContest, table: pd.DataFrame, origin: str) -> pd.DataFrame:
+def _tagged(job: HeadContest, table: pd.DataFrame, origin: str) -> pd.DataFrame:
     where: dict[str, Any] = {"contest": job.contest, "data": job.data, "per_class": job.per_class, "protocol": False}
     return table.assign(**where, counted=SETS[job.data].data == job.data, origin=origin)
 

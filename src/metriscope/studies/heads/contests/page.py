@@ -26,6 +26,11 @@ SHOWN: Mapping[str, tuple[str, int, bool]] = {
     "sure_auroc": ("strangers by probability, AUROC", 3, True),
     "noisy_accuracy": ("accuracy with noise, %", 1, True),
 }
+# The same for what is measured of the hidden layer, where penalties act.
+LAYER: Mapping[str, tuple[str, int, bool]] = {
+    "axes": ("cosine with principal axes", 2, True),
+    "directions": ("directions kept", 2, True),
+}
 TEXTS: Mapping[str, str] = {
     "heads": (
         "Ten heads on the same encoder, one hidden layer of {hidden} ReLU units. Each head gives one logit per class "
@@ -40,7 +45,9 @@ TEXTS: Mapping[str, str] = {
     "penalties": (
         "A term is added to the loss that asks the hidden layer for orthogonal directions, white activations or spread "
         "hyperplanes. Its strength is tuned together with the learning rate, so a penalty may try more settings than "
-        "no penalty does; no penalty is not among its settings."
+        "no penalty does; no penalty is not among its settings. Two columns describe the hidden layer: the mean "
+        "absolute cosine between units and the principal axes that they are matched to, and the share of the "
+        "directions that so many units can measure which are not lost."
     ),
     "mixtures": (
         "Hidden layers of which a share is Abs and the rest ReLU. With {hidden} units each they have the same number "
@@ -50,10 +57,13 @@ TEXTS: Mapping[str, str] = {
 }
 
 
-def sections(table: pd.DataFrame) -> tuple[Section, ...]:
-    """Return one section per contest that was run or recorded."""
+def sections(table: pd.DataFrame, bins: pd.DataFrame) -> tuple[Section, ...]:
+    """Return one section per contest that was run or recorded; ``bins`` are those of a reliability diagram."""
+    found = [name for name in CONTESTS if len(matching(table, contest=name))]
+    drawn = {"heads": figures.reliability_diagram(bins)}
     return tuple(
-        Section(row.title, _blocks(table, name)) for name, row in CONTESTS.items() if len(matching(table, contest=name))
+        Section(CONTESTS[name].title, (*_blocks(table, name), *([own] if (own := drawn.get(name)) else [])))
+        for name in found
     )
 
 
@@ -63,10 +73,11 @@ def overview(table: pd.DataFrame, contest: str) -> pd.DataFrame:
     counts = sorted(set(matching(counted, contest=contest)["per_class"]))
     rows = []
     for per_class in counts:
-        parts = {name: means(counted, contest, name, per_class) for name in SHOWN}
+        shown = {**SHOWN, **LAYER} if contest == "penalties" and set(LAYER) <= set(table) else SHOWN
+        parts = {name: means(counted, contest, name, per_class) for name in shown}
         for entry in parts["accuracy"].columns:
             found = {
-                SHOWN[n][0]: wide[entry].mean(skipna=False) if entry in wide else None for n, wide in parts.items()
+                shown[n][0]: wide[entry].mean(skipna=False) if entry in wide else None for n, wide in parts.items()
             }
             rows.append(
                 {"entry": figures.named(entry), **({"points per class": per_class} if per_class else {}), **found}
@@ -83,8 +94,9 @@ def _blocks(table: pd.DataFrame, contest: str) -> tuple[Block, ...]:
     note = f"Mean over {count} data sets and {job.starts} starts."
     if matching(table, contest=contest)["accuracy"].count() > matching(table, contest=contest)["ece"].count():
         note += " A dash: a distance was undefined somewhere, because a weight of a square had become negative."
-    formats = {heading: f".{digits}f" for heading, digits, _ in SHOWN.values()}
     frame = overview(table, contest)
+    known = {heading: f".{digits}f" for heading, digits, _ in {**SHOWN, **LAYER}.values()}
+    formats = {heading: form for heading, form in known.items() if heading in frame}
     shown = Table(f"contest-{contest}", f"{CONTESTS[contest].title}: every score", frame, note, formats)
     drawn = [figures.few_points(table)] if contest == "few" else [figures.ranks(table, contest)]
     drawn += [figures.shares(table)] if contest == "mixtures" else []
