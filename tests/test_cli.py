@@ -113,3 +113,30 @@ def test_a_full_disk_gives_one_sentence_and_leaves_the_store_whole(tmp_path):
     sentences = [line for line in err.splitlines() if line]
     assert len(sentences) == len(folders)
     assert all("disk is full" in sentence for sentence in sentences)
+
+
+def test_the_command_alone_says_what_it_is_and_what_to_try(capsys):
+    assert main([]) == 0
+    printed = capsys.readouterr().out
+    assert "measures what a neural network measures" in printed
+    assert all(f"metriscope {name}" in printed for name in ("demo", "inspect", "reproduce", "--help"))
+
+
+@pytest.mark.parametrize(("word", "said"), [("reprodce", "did you mean reproduce?"), ("xyzzy", "there are reproduce")])
+def test_an_unknown_command_is_met_with_the_most_similar_one(word, said, capsys):
+    assert main([word]) == 2
+    assert said in capsys.readouterr().err
+
+
+def test_the_demonstration_writes_a_page_that_inspect_would_write_too(tmp_path, monkeypatch, capsys):
+    from metriscope import demo
+
+    few = tuple(part[:300] for part in demo.digits())
+    monkeypatch.setattr(demo, "digits", lambda: few)
+    monkeypatch.setattr(demo, "SHOWN", 100)
+    assert main(["demo", "--out", str(tmp_path / "one")]) == 0
+    command = capsys.readouterr().out.splitlines()[-1].partition("metriscope inspect ")[2].split()
+    assert main(["inspect", *command, "--out", str(tmp_path / "two")]) == 0
+    tables = [sorted((tmp_path / name / "tables" / "inspect").glob("*.csv")) for name in ("one", "two")]
+    assert tables[0]
+    assert [path.read_bytes() for path in tables[0]] == [path.read_bytes() for path in tables[1]]

@@ -6,7 +6,9 @@ import logging
 import os
 import sys
 import traceback
+from collections.abc import Sequence
 from dataclasses import dataclass
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -219,6 +221,39 @@ def bench(name: Annotated[Positional[str], arg(metavar="[NAME]")] = "", /) -> in
     return run_benchmarks(name)
 
 
+def demo(*, out: Path = Path("out")) -> int:
+    """Train a small CNN on embedded digits, in seconds, and write the page that inspect would write about it.
+
+    Args:
+        out: Folder for inspect.html and demo/.
+    """
+    from metriscope.demo import write_demo
+
+    path = write_demo(out, lambda line: print(line, flush=True))
+    files = f"--weights {out}/demo/weights.safetensors --data {out}/demo/x.npy --labels {out}/demo/y.npy"
+    print(f"report: {path}")
+    print(f"the same with a network of your own: metriscope inspect metriscope.demo:network {files}")
+    return 0
+
+
+WELCOME = """\
+Metriscope measures what a neural network measures: it reads units as distances and activation patterns as geometry.
+
+Three things to try:
+  metriscope demo                                 train a small CNN and write the page about it (seconds)
+  metriscope inspect models.py:net --data x.npy   write the same page about a network of your own
+  metriscope reproduce                            re-test the published claims (minutes)
+
+metriscope --help lists all commands."""
+
+
+def _suggestion(word: str, known: Sequence[str]) -> str:
+    """Return a sentence on an unknown command, with the most similar one if there is one."""
+    similar = get_close_matches(word, known, n=1)
+    hint = f"did you mean {similar[0]}?" if similar else f"there are {', '.join(known)}"
+    return f"unknown command {word!r}: {hint}"
+
+
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; a user's mistake gives one sentence on standard error; --debug adds the traceback."""
     given = sys.argv[1:] if arguments is None else arguments
@@ -226,13 +261,20 @@ def main(arguments: list[str] | None = None) -> int:
     if arguments == ["--version"]:
         print(f"metriscope {__version__}")
         return 0
+    if not arguments:
+        print(WELCOME)
+        return 0
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
+    commands = (inspect, compare, runs, data, bench, demo)
     app = tyro.extras.SubcommandApp()
     app.command(name="reproduce")(_reproduce)
-    for command in (inspect, compare, runs, data, bench):
+    for command in commands:
         app.command(command)
+    names = ("reproduce", *(command.__name__ for command in commands))
     about = f"Metriscope {__version__}. With --debug, anywhere, an error shows its whole traceback."
     try:
+        if not arguments[0].startswith("-") and arguments[0] not in names:
+            raise ValueError(_suggestion(arguments[0], names))
         if arguments[:1] == ["reproduce"]:
             return reproduce(arguments[1:])
         return int(app.cli(prog="metriscope", description=about, args=arguments))

@@ -29,7 +29,7 @@ NAME, TITLE = "transfer", "Beyond MNIST"
 TIMES = {"quick": "a second: shows recorded runs", "paper": "half an hour on two cores"}
 REFERENCE = "mnist-5k"
 # Data sets, each with the number of its training images that is used.
-IMAGES: Mapping[str, int] = {REFERENCE: 4_000, "fashion-mnist": 4_000, "cifar-10": 2_000}
+IMAGES: Mapping[str, int] = {REFERENCE: 4_000, "fashion-mnist": 4_000, "cifar-10": 1_000}
 # Training images of a folder that a user names, at most.
 FOLDER = 4_000
 ACTIVATIONS: Mapping[str, str] = {"gelu": "GELU", "silu": "SiLU", "tanh": "Tanh", "elu": "ELU", "softplus": "Softplus"}
