@@ -70,6 +70,14 @@ def test_a_distance_head_learns_the_digits(printed):
     assert accuracy > 95
 
 
+def test_a_distance_head_started_from_data_spots_strangers_better_than_a_linear_head(printed):
+    text = printed["distance_head"]
+    linear, distance = numbers(text, "AUROC of strangers")
+    assert distance > linear
+    assert min(float(share) for share in re.findall(r": ([\d.]+)%", text)) > 90
+    assert max(numbers(text, "calibration error")) < 0.05
+
+
 def test_a_start_from_clusters_learns_faster_than_the_default(printed):
     default, clusters = printed["data_driven_init"].splitlines()
     assert default.startswith("default")
