@@ -136,7 +136,7 @@ def test_data_that_is_missing_is_left_out_of_the_paper_profile_and_named(monkeyp
     monkeypatch.setattr(data, "available", lambda name: name != "letter")
     asked = plan(InitializationOptions("paper"))
     assert asked.missing == ("letter",)
-    assert {job.data for job in asked.jobs() if job.kind == "real"} == set(REAL) - {"letter"}
+    assert {job.data for job in asked.jobs() if job.family == "real"} == set(REAL) - {"letter"}
     assert len(plan(InitializationOptions("quick")).contests) == 38
 
 

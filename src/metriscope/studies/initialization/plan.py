@@ -75,7 +75,7 @@ class StartContest:
     """
 
     data: str
-    kind: str
+    family: str
     activation: str
     entries: tuple[str, ...]
     reference: str

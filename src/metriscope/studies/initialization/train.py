@@ -62,11 +62,11 @@ class Problem:
 
 def problem(job: StartContest, number: int = 0) -> Problem:
     """Return the data of a contest; ``number`` is that of the Gaussian."""
-    if job.kind == "real":
+    if job.family == "real":
         source = Source(job.data, REAL[job.data][1])
         split = prepared(source, job.sizes, job.seed)
         return Problem(split.train, split.validation, split.test)
-    if job.kind == "mixture":
+    if job.family == "mixture":
         return _mixture(job)
     gaussian = data.random_gaussian(job.dim, stream(job.seed, job.study, job.data, number))
     kept = job.sizes[0] * 4 // 5
