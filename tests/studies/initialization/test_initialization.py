@@ -1,4 +1,4 @@
-"""The study of initialization: fair races with known answers, a plan that skips what is missing, a claim that can go either way."""
+"""The study of initialization: fair races with known answers, a plan without missing data, either verdict."""
 
 from dataclasses import replace
 
@@ -9,9 +9,22 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from metriscope.rng import stream
-from metriscope.studies.initialization.plan import ENTRIES, REAL, InitializationOptions, StartContest, plan
-from metriscope.studies.initialization.train import _Race, _Racer, _shares, contested, losses, problem, started
+from metriscope.runs import Driver, Store
+from metriscope.runs.records import add, read
+from metriscope.studies.initialization.judge import PAIRS, STATEMENTS
+from metriscope.studies.initialization.measure import gains, measure, recorded, standing
+from metriscope.studies.initialization.page import overview, sections
+from metriscope.studies.initialization.plan import (
+    ENTRIES,
+    KINDS,
+    REAL,
+    InitializationOptions,
+    InitializationPlan,
+    StartContest,
+    plan,
+)
+from metriscope.studies.initialization.train import WORK, _Race, _Racer, _shares, contested, losses, problem, started
+from studies.synthetic import check_statement, synthetic, verdict_on
 
 EVERY = tuple(ENTRIES)
 MIXTURE = StartContest(
@@ -122,12 +135,11 @@ def test_units_without_a_positive_training_point_count_as_dead(monkeypatch):
 def test_new_points_are_new_and_losses_are_those_of_the_definitions():
     points = problem(MIXTURE)
     seen = [{tuple(x) for x in part[0].numpy()} for part in (points.train, points.validation, points.test)]
-    assert not (seen[0] & seen[1] or seen[0] & seen[2] or seen[1] & seen[2])
+    assert len(set.union(*seen)) == sum(len(part) for part in seen)
     assert [len(part) for part in seen] == [120, 30, 60]
     x, y = problem(GAUSSIAN).train
     state = {"0.weight": torch.zeros(1, 2, 2), "0.bias": torch.zeros(1, 2)}
     assert float(losses(GAUSSIAN, state, (x[None], y[None]))) == pytest.approx(float(y.square().mean()), rel=1e-4)
-    assert stream(0, "x").initial_seed() != stream(1, "x").initial_seed()
 
 
 def test_data_that_is_missing_is_left_out_of_the_paper_profile_and_named(monkeypatch):
@@ -151,3 +163,75 @@ def test_data_that_is_missing_is_left_out_of_the_paper_profile_and_named(monkeyp
 def test_invalid_options_are_refused_in_one_sentence(options, text):
     with pytest.raises(ValueError, match=text):
         plan(options)
+
+
+def test_the_claim_can_go_either_way():
+    check_statement(STATEMENTS[0])
+
+
+def test_fewer_data_sets_than_could_contradict_are_undecided():
+    tables = {name: table[table["unit"] < PAIRS - 1] for name, table in synthetic(STATEMENTS[0]).items()}
+    found = verdict_on(STATEMENTS[0], tables)
+    assert found.verdict == "undecided"
+    assert f"{PAIRS - 1} data sets, {PAIRS} are needed" in found.reason
+
+
+def test_a_start_that_helps_on_gaussians_alone_depends_on_the_kind_of_data():
+    tables = synthetic(STATEMENTS[0])
+    rows = tables["starts"]
+    worse = (rows["kind"] == "real") & (rows["entry"] == "clusters")
+    base = rows[(rows["kind"] == "real") & (rows["entry"] == "kaiming")].set_index("unit")["log_loss"]
+    rows.loc[worse, "log_loss"] = base.loc[rows.loc[worse, "unit"]].to_numpy() + 0.1
+    found = verdict_on(STATEMENTS[0], tables)
+    assert found.verdict == "depends"
+    assert f"contradicted for {KINDS['real']}" in found.reason
+
+
+@pytest.fixture(scope="module")
+def small(tmp_path_factory):
+    """Return a tiny plan with its driver and its finished runs."""
+    others = replace(MIXTURE, data="mixture-2", right=2, entries=("kaiming", "clusters"))
+    jobs = (GAUSSIAN, replace(MIXTURE, entries=("kaiming", "clusters", "clusters-bic")), others)
+    asked = InitializationPlan("paper", jobs, ("letter",))
+    driver = Driver(Store(tmp_path_factory.mktemp("runs")))
+    return asked, driver, driver.perform(jobs, WORK, "starts")
+
+
+def test_a_small_plan_is_measured_judged_and_shown(small):
+    asked, driver, runs = small
+    results = measure(asked, runs, driver)
+    table = results.tables["starts"]
+    assert set(table["origin"]) == {"run"}
+    assert set(table[table["kind"] == "gaussian-2"]["unit"]) == {"0", "1"}
+    np.testing.assert_allclose(10 ** table["log_loss"], table["loss"])
+    assert (gains(table, "mixture")["kaiming"] == 0).all()
+    ranking, names = standing(table, "mixture")
+    assert (names, ranking.ranks.sum()) == (["kaiming", "clusters"], 3)
+    assert standing(table, "real") is None
+    own = overview(table, "gaussian-2").set_index("start")
+    rows = table[(table["kind"] == "gaussian-2") & (table["entry"] == "clusters")]
+    assert own.loc["Clusters", "share of training to the loss"] == rows["share"].mean()
+    assert own.loc["Clusters", "directions kept"] == rows["kept"].mean()
+    text, shown, _ = sections(asked, results, ())
+    assert "not at hand: letter" in text.blocks[0].text
+    assert [block.name for block in shown.blocks if hasattr(block, "name")] == [
+        "starts-losses", "starts-curves", "starts-mixture-ranks", "starts-gaussian-2", "starts-mixture",
+    ]  # fmt: skip
+
+
+def test_records_show_the_same_as_the_runs(small, tmp_path):
+    asked, driver, runs = small
+    assert add(driver.store.runs(), tmp_path, "initialization") == 3
+    again = recorded(read(tmp_path)).tables["starts"]
+    first = measure(asked, runs, driver).tables["starts"]
+    keys = ["data", "entry", "start", "gaussian"]
+    one, other = (table.sort_values(keys, ignore_index=True).drop(columns="origin") for table in (first, again))
+    pd.testing.assert_frame_equal(one, other[one.columns], check_dtype=False)
+    assert sections(None, recorded(read(tmp_path)), ())
+
+
+def test_nothing_recorded_is_said_so(tmp_path):
+    asked = InitializationPlan("quick", ())
+    results = measure(asked, {}, Driver(Store(tmp_path)))
+    assert "No run of this experiment is recorded." in sections(asked, results, ())[1].blocks[0].text
+    assert verdict_on(STATEMENTS[0], results.tables).strength == "not run"

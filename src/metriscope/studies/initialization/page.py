@@ -75,7 +75,7 @@ def _table(table: pd.DataFrame, kind: str) -> Table:
     frame = overview(table, kind)
     count = matching(table, kind=kind)["unit"].nunique()
     formats = {"log10 loss less reference": "+.3f", "share of training to the loss": ".2f", "dead units": ".1%"}
-    formats |= {"units of one sign": ".1%", "directions kept": ".0%"}
+    formats |= {"units of one sign": ".1%"} | ({"directions kept": ".0%"} if "directions kept" in frame else {})
     note = (
         f"Mean over {count} {'Gaussians' if kind.startswith('gaussian') else 'data sets'}. The reference is "
         f"{ENTRIES[references(table)[kind]]}; the loss that others are timed to is its own halfway, and 1 means never. "
