@@ -24,6 +24,8 @@ if TYPE_CHECKING:
         architectures,
         build,
         init_from_clusters_,
+        init_lsuv_,
+        init_model_,
         init_through_points_,
         relu_to_abs,
     )
@@ -65,6 +67,8 @@ __all__ = [
     "describe",
     "heat_cosine",
     "init_from_clusters_",
+    "init_lsuv_",
+    "init_model_",
     "init_through_points_",
     "linear_regions",
     "local_complexity",

@@ -160,6 +160,8 @@ CASES = [
     Case("from_gaussian", ms.Mahalanobis.from_gaussian, {"mean": MEAN, "cov": COV}),
     Case("init_through_points_", lambda x: ms.init_through_points_(linear(), x, generator()), {"x": POINTS}),
     Case("init_from_clusters_", lambda x: ms.init_from_clusters_(linear(), x, 2, generator()), {"x": POINTS}),
+    Case("init_model_", lambda x: ms.init_model_(network(), x, generator(), n_clusters=2), {"x": POINTS}, shapes=True),
+    Case("init_lsuv_", lambda x: ms.init_lsuv_(network(), x, generator()), {"x": POINTS}, shapes=True),
     Case(
         "OffsetL2.forward",
         lambda x: ms.OffsetL2(3, 2, generator=generator(), dtype=torch.float64)(x),

@@ -32,6 +32,8 @@ def test_there_are_forty_kinds_of_odd_arrays_and_forty_functions():
 WRONG_COUNTS = [0, -1, 1.5, True, "3", None, float("nan"), [2], np.array([2.0]), 2j]
 COUNTS = [
     ("n_clusters", lambda n: ms.init_from_clusters_(linear(), POINTS, n)),
+    ("n_clusters", lambda n: ms.init_model_(network(), POINTS, n_clusters=n)),
+    ("sample", lambda n: ms.init_lsuv_(network(), POINTS, sample=n)),
     ("in_features", lambda n: ms.OffsetL2(n, 3)),
     ("out_features", lambda n: ms.OffsetL2(3, n)),
     ("in_features", lambda n: ms.Mahalanobis(n)),
@@ -106,6 +108,7 @@ OF_MODELS = [
     ("model", lambda model: ms.local_complexity(model, MEAN, 1.0)),
     ("model", lambda model: probes.perturbation(model, POINTS, LABELS)),
     ("linear", lambda model: ms.init_through_points_(model, POINTS)),
+    ("model", lambda model: ms.init_model_(model, POINTS)),
 ]
 
 

@@ -7,10 +7,12 @@ import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.covariance import LedoitWolf
 from torch import nn
 
 import metriscope
 from metriscope.nn import init_from_clusters_, init_through_points_
+from metriscope.nn.clusters import cluster_count
 from metriscope.nn.initialization import fresh_linear
 from metriscope.rng import stream
 
@@ -98,11 +100,64 @@ def test_directions_without_variance_are_skipped():
     assert torch.equal(layer.weight[2:], -layer.weight[:2])
 
 
-def test_a_cluster_smaller_than_its_space_uses_the_directions_it_has():
-    x = draw(4, 3, 10)
-    layer = init_from_clusters_(linear(10, 4), x, 1, stream(4)).requires_grad_(False)
-    assert torch.equal(layer.weight[2:], -layer.weight[:2])
-    np.testing.assert_allclose(layer(x)[:, :2].var(0), [1, 1], rtol=1e-9)
+def test_a_cluster_smaller_than_its_space_is_shrunk_and_has_every_direction():
+    """With a covariance C, whitening directions W satisfy W C W' = I: the inverse of W' W is the covariance used."""
+    x = draw(4, 6, 10) * torch.arange(1, 11)
+    layer = init_from_clusters_(linear(10, 10), x, 1, stream(4)).requires_grad_(False)
+    used = np.linalg.inv((layer.weight.mT @ layer.weight).numpy())
+    points = x.numpy()
+    scaled = (points - points.mean(0)) / points.std(0)
+    known = LedoitWolf(assume_centered=True).fit(scaled)
+    assert 1 / 6 < known.shrinkage_ < 1
+    sizes = points.std(0)
+    np.testing.assert_allclose(used, known.covariance_ * 6 / 5 * sizes * sizes[:, None], rtol=1e-9, atol=1e-12)
+
+
+def test_shrinkage_commutes_with_units_of_features():
+    x, scales = draw(5, 6, 10), torch.logspace(-2, 2, 10, dtype=torch.float64)
+    plain, scaled = (init_from_clusters_(linear(10, 10), p, 1, stream(4)).weight for p in (x, x * scales))
+    expected = plain.mT @ plain / scales / scales[:, None]
+    torch.testing.assert_close((scaled.mT @ scaled) / expected, torch.ones_like(expected), rtol=1e-4, atol=1e-4)
+
+
+def test_two_points_in_many_dimensions_give_as_many_directions_as_features():
+    x = draw(6, 2, 8)
+    layer = init_from_clusters_(linear(8, 8), x, 1, stream(4)).requires_grad_(False)
+    assert torch.linalg.matrix_rank(layer.weight) == 8
+    torch.testing.assert_close(layer(x.mean(0)), torch.zeros(8, dtype=torch.float64))
+
+
+def test_constant_features_get_no_weight_however_small_the_clusters():
+    x = draw(7, 9, 12)
+    x[:, [2, 5]] = 0.1
+    layer = init_from_clusters_(linear(12, 40), x, 3, stream(4)).requires_grad_(False)
+    assert layer.weight[:, [2, 5]].abs().max() < 1e-9
+    assert bool(layer.weight.isfinite().all())
+    assert layer.weight.abs().amax(1).min() > 0
+
+
+def test_a_cluster_that_is_one_point_takes_the_covariance_within_all_clusters():
+    parts, x = blobs(8, [40, 1], d=3)
+    layer = init_from_clusters_(linear(3, 6), x, 2, stream(4)).requires_grad_(False)
+    torch.testing.assert_close(layer.weight[3:], layer.weight[:3])
+    assert layer(parts[1])[0, 3:].abs().max() < 1e-9
+
+
+@pytest.mark.parametrize("how", ["silhouette", "bic"])
+@pytest.mark.parametrize("count", [2, 3, 5])
+def test_the_number_of_clusters_is_found_where_they_lie_apart(how, count):
+    parts, x = blobs(9, [50] * count, d=3, apart=30.0)
+    assert cluster_count(x, how, stream(9)) == count
+    layer = init_from_clusters_(linear(3, count), x, how, stream(9)).requires_grad_(False)
+    centers = torch.stack([part.mean(0) for part in parts])
+    assert sorted(layer(centers).abs().argmin(0).tolist()) == list(range(count))
+    assert layer(centers).abs().amin(0).max() < 1e-9
+
+
+def test_the_information_criterion_finds_one_cluster_in_one_gaussian_and_too_few_points_are_one():
+    assert cluster_count(draw(10, 300, 4) @ draw(10, 4, 4), "bic", stream(10)) == 1
+    for how in ("silhouette", "bic"):
+        assert cluster_count(draw(10, 2, 4), how, stream(10)) == 1
 
 
 def test_fewer_units_than_clusters_go_to_the_largest():
@@ -155,6 +210,8 @@ def test_clusters_that_cannot_be_are_refused_and_the_layer_stays():
     before = layer.weight.detach().clone()
     with pytest.raises(ValueError, match="n_clusters must be a positive integer, got 0"):
         init_from_clusters_(layer, torch.ones(3, 2), 0)
+    with pytest.raises(ValueError, match="n_clusters must be a positive integer, 'silhouette' or 'bic', got 'aic'"):
+        init_from_clusters_(layer, torch.ones(3, 2), "aic")
     with pytest.raises(ValueError, match="5 clusters need at least as many points, got 3"):
         init_from_clusters_(layer, torch.ones(3, 2), 5)
     with pytest.raises(ValueError, match="x has only 1 distinct points, too few for 2 clusters"):

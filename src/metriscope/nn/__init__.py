@@ -18,6 +18,7 @@ from metriscope.nn.initialization import init_from_clusters as init_from_cluster
 from metriscope.nn.initialization import init_from_clusters_, init_through_points_
 from metriscope.nn.initialization import init_through_points as init_through_points  # the old name
 from metriscope.nn.layers import Mahalanobis, Neg, OffsetL2
+from metriscope.nn.layerwise import init_lsuv_, init_model_
 from metriscope.nn.penalties import (
     PENALTIES,
     Penalty,
@@ -57,6 +58,8 @@ __all__ = [
     "hyperplane_spread",
     "init_from_clusters_",
     "init_head_",
+    "init_lsuv_",
+    "init_model_",
     "init_through_points_",
     "relu_to_abs",
     "soft_orthogonality",

@@ -1,6 +1,6 @@
-"""Initialization from data: hyperplanes that start where the points are, along the directions in which they vary.
+"""Initialization of one layer from data: hyperplanes that start where the points are, along their directions.
 
-Axes: ``n`` points, ``d`` features, ``k`` units, ``r`` usable directions of a cluster.
+Axes: ``n`` points, ``d`` features, ``k`` units.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from metriscope.common.validation import float64_tensor, instance, integer, require_finite
-from metriscope.functional import bias_through, principal_axes
+from metriscope.common.validation import float64_tensor, instance, require_finite
+from metriscope.functional import bias_through
+from metriscope.nn.clusters import ClusterCount, checked_count, cluster_planes, draw_integers
 
 __all__ = ["draw_", "empty_linear", "fresh_linear", "init_from_clusters_", "init_through_points_"]
 
@@ -56,21 +57,26 @@ def init_through_points_(linear: nn.Linear, x: Any, generator: torch.Generator |
     """
     points = _checked_points(linear, x)
     require_finite(linear.weight, "linear.weight")
-    rows = _draw_integers(len(points), linear.out_features, generator)
+    rows = draw_integers(len(points), linear.out_features, generator)
     with torch.no_grad():
         linear.bias.copy_(bias_through(linear.weight.cpu().double(), points[rows]))
     return linear
 
 
 def init_from_clusters_(
-    linear: nn.Linear, x: Any, n_clusters: int, generator: torch.Generator | None = None
+    linear: nn.Linear, x: Any, n_clusters: ClusterCount, generator: torch.Generator | None = None
 ) -> nn.Linear:
     """Set a layer's weights and biases, in place, so that its units whiten clusters of ``x``.
 
     Clusters come from k-means, directions from the principal axes of each cluster. Units are distributed as evenly as
     possible, larger clusters first. The units of a cluster take its directions by descending variance,
     ``w = v / sqrt(variance)`` and ``b = -w · mean``, then the mirrored copies ``(-w, -b)`` in the same order, then both
-    again. Directions without variance are skipped.
+    again, for any number of units. Directions without variance, such as constant features, are skipped.
+
+    The covariance of a cluster with no more points than features is shrunk: ``(1 - s) S + s T``, where ``S`` is the
+    sample covariance and ``T`` is diagonal, with the variances of the features over all points scaled to the average
+    variance of the cluster. The intensity ``s`` is that of Ledoit and Wolf (2004) on features of unit variance, but at
+    least one over the number of points. A cluster whose points coincide takes the covariance within all clusters.
 
     Parameters
     ----------
@@ -78,8 +84,9 @@ def init_from_clusters_(
         The layer, which is changed.
     x : array of shape (n, d)
         Points.
-    n_clusters : int
-        The number of clusters.
+    n_clusters : int, "silhouette" or "bic"
+        The number of clusters, or how it is chosen from at most ten: by the mean silhouette of k-means clusters (at
+        least two), or by the Bayesian information criterion of Gaussian mixtures on the leading principal components.
     generator : torch.Generator or None
         Where the seed of k-means is drawn from; None for PyTorch's global generator.
 
@@ -91,8 +98,8 @@ def init_from_clusters_(
     Raises
     ------
     ValueError
-        If the layer has no bias, ``x`` does not have its features, there are too few distinct points, or a cluster
-        varies in no direction.
+        If the layer has no bias, ``x`` does not have its features, there are too few distinct points, or no cluster
+        varies in any direction.
 
     Examples
     --------
@@ -102,15 +109,10 @@ def init_from_clusters_(
     tensor([-0.8660, -0.8660], requires_grad=True)
     """
     points = _checked_points(linear, x)
-    n_clusters = integer(n_clusters, "n_clusters")
-    if len(points) < n_clusters:
-        raise ValueError(f"{n_clusters} clusters need at least as many points, got {len(points)}")
-    clusters = _clusters(points, n_clusters, generator)
-    shares = [linear.out_features // n_clusters + (i < linear.out_features % n_clusters) for i in range(n_clusters)]
-    planes = [_whitening_planes(*pair) for pair in zip(clusters, shares, strict=True) if pair[1] > 0]
+    weight, bias = cluster_planes(points, linear.out_features, checked_count(n_clusters), generator)
     with torch.no_grad():
-        linear.weight.copy_(torch.cat([weight for weight, _ in planes]))
-        linear.bias.copy_(torch.cat([bias for _, bias in planes]))
+        linear.weight.copy_(weight)
+        linear.bias.copy_(bias)
     return linear
 
 
@@ -136,52 +138,6 @@ def _checked_points(linear: nn.Linear, x: Any) -> Float[Tensor, "n d"]:
     if not bool(points.square().sum().isfinite()):
         raise ValueError(f"x must be small enough to be squared, got entries up to {float(points.abs().max()):.3g}")
     return points
-
-
-def _draw_integers(high: int, count: int, generator: torch.Generator | None) -> Tensor:
-    device = "cpu" if generator is None else generator.device
-    return torch.randint(high, (count,), generator=generator, device=device).cpu()
-
-
-def _clusters(
-    points: Float[Tensor, "n d"], n_clusters: int, generator: torch.Generator | None
-) -> list[Float[Tensor, "m d"]]:
-    """Return the points of each cluster, largest cluster first."""
-    # scikit-learn takes seconds to import, and only this function needs it.
-    from sklearn.cluster import KMeans
-    from sklearn.exceptions import ConvergenceWarning
-
-    seed = int(_draw_integers(2**31, 1, generator))
-    with warnings.catch_warnings():
-        # It warns about points that coincide; that case is an error below.
-        warnings.simplefilter("ignore", ConvergenceWarning)
-        labels = torch.as_tensor(KMeans(n_clusters, n_init=1, random_state=seed).fit(points.numpy()).labels_)
-    clusters = [points[labels == label] for label in range(n_clusters)]
-    filled = sum(len(cluster) > 0 for cluster in clusters)
-    if filled < n_clusters:
-        raise ValueError(f"x has only {filled} distinct points, too few for {n_clusters} clusters")
-    return sorted(clusters, key=len, reverse=True)
-
-
-def _whitening_planes(cluster: Float[Tensor, "m d"], units: int) -> tuple[Float[Tensor, "k d"], Float[Tensor, " k"]]:
-    mean = cluster.mean(0)
-    centered = cluster - mean
-    variances, axes = principal_axes(centered.mT @ centered / max(1, len(cluster) - 1))
-    # Sums of m terms leave rounding errors: in the eigenvalues, and in the mean that was subtracted.
-    rounding = max(cluster.shape) * torch.finfo(cluster.dtype).eps
-    floor = torch.maximum(rounding * variances[0], (rounding * cluster.abs().max()).square())
-    usable = variances > floor
-    if not bool(usable.any()):
-        raise ValueError(
-            f"a cluster of {len(cluster)} point{'s' * (len(cluster) > 1)} varies in no direction; "
-            "ask for fewer clusters or remove repeated points"
-        )
-    directions = axes[usable] / variances[usable].sqrt()[:, None]
-    unit = torch.arange(units)
-    # Even rounds take a direction as it is, odd rounds its mirror image.
-    sign = 1.0 - 2.0 * (unit // len(directions) % 2)
-    weight = directions[unit % len(directions)] * sign[:, None].double()
-    return weight, -(weight @ mean)
 
 
 def draw_(target: Tensor, fill: Callable[[Tensor], object], generator: torch.Generator | None) -> None:

@@ -10,5 +10,6 @@ STUDIES = {
     "representation": "metriscope.studies.representation",
     "vq": "metriscope.studies.vq",
     "heads": "metriscope.studies.heads",
+    "initialization": "metriscope.studies.initialization",
     "transfer": "metriscope.studies.transfer",
 }

@@ -1,4 +1,4 @@
-"""The claims C01 to C08 and C29 as criteria, fixed before the numbers are seen.
+"""The claims C01 to C07 and C29 as criteria, fixed before the numbers are seen.
 
 What training ends in is averaged over the trials of a Gaussian, and the unit of replication is the Gaussian, since
 trials on one Gaussian share its data. The Gaussians are those of the population where it was run, which the quick
@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from itertools import product
 from typing import TYPE_CHECKING, TypeAlias
 
 from metriscope.report import Evidence, number
@@ -47,11 +46,6 @@ AWAY = 1.0
 PAIRED = 0.1
 # Halfway between a randomly rotated whitening and the principal axes themselves.
 HALFWAY = 0.5
-# Half the loss, in powers of ten.
-HALVED = -0.3
-# With fewer Gaussians no criterion can fail: 2^-8 is the largest power of 1/2 below 0.05 / 8, Holm's level for the
-# first of eight criteria.
-PAIRS = 8
 
 CLAIMS = {
     "C01": "A linear layer with Abs, W = Λ⁻¹ᐟ² Vᵀ and b = −W μ, gives the Mahalanobis distance exactly.",
@@ -61,11 +55,9 @@ CLAIMS = {
     "C05": "ReLU forms mirrored pairs (author's record: only in 2-D).",
     "C06": "Abs whitens: its sphericity norm is small; that of ReLU and Sigmoid is not.",
     "C07": "Trained weights recover Λ⁻¹ᐟ² Vᵀ (expected by both sources; Oursland 2024a expects only some whitening).",
-    "C08": "Initializing from clusters and their principal axes beats random initialization.",
 }
 
 _on_gaussians = partial(Criterion, unit="gaussian", units="Gaussians", length=FULL)
-_on_pairs = partial(_on_gaussians, test="rank", paired=True, fewest=PAIRS)
 
 
 def _exact(identity: str) -> tuple[Criterion, ...]:
@@ -128,19 +120,6 @@ def _recovered() -> tuple[Criterion, ...]:
     )
 
 
-def _started(start: str, level: str) -> tuple[Criterion, ...]:
-    """Return the criteria on one start from clusters against the random one, Gaussian by Gaussian."""
-    why = f"Half the loss. With fewer than {PAIRS} Gaussians nothing can fail under Holm's correction over this claim."
-    found = []
-    # The source names no dimension; 100-D has one Gaussian.
-    for dim, name in product(DIMS[:2], ("abs", "relu")):
-        losses = partial(Values.of, "population", "log_test", dim=dim, activation=name)
-        text = f"{dim}-D {TITLES[name]}, log10 of the loss on new points less that from a random start"
-        pair = losses(start=start), losses(start="random")
-        found.append(_on_pairs(text, pair[0], Below(HALVED), why, minus=pair[1], level=level))
-    return tuple(found)
-
-
 def _against(metric: str, tables: Tables) -> list[Evidence]:
     """Return the mean of a metric on the main Gaussian beside the published mean, by dimension and activation."""
     main = matching(tables["trials"], gaussian=0, start="random")
@@ -187,16 +166,6 @@ def _beyond_chance(tables: Tables) -> str:
     return f"{'; '.join(parts)}." if parts else "No trial of Abs kept all directions."
 
 
-def _of_starts(tables: Tables) -> list[Evidence]:
-    found = []
-    for row in tables["starts"].to_dict("records"):
-        label = f"{row['dim']}-D {TITLES[row['activation']]}, {row['start']}"
-        text = f"{label}: mean MSE on new points (random: {number(row['random_mse'])})"
-        found.append(Evidence(text, float(row["start_mse"])))
-        found.append(Evidence(f"{label}: share of random trials that never reach its first loss", float(row["never"])))
-    return found
-
-
 def _by_dimension(
     name: str, source: str, criteria: tuple[Criterion, ...], metric: str, notes: Notes | None = None
 ) -> Statement:
@@ -214,13 +183,5 @@ STATEMENTS = (
     _by_dimension("C05", EXPERIMENT, _mirrored(), "mirrored", _pairs_and_success),
     _by_dimension("C06", EXPERIMENT, _white(), "sphericity"),
     _by_dimension("C07", f"{LATER}; {EXPERIMENT}", _recovered(), "eigenvalue_error", _beyond_chance),
-    Statement(
-        "C08",
-        CLAIMS["C08"],
-        ARTICLE,
-        (*_started("clusters", "one cluster"), *_started("clusters-2", "two clusters")),
-        factor="number of clusters",
-        evidence=_of_starts,
-    ),
     SECOND_LAYER,
 )
