@@ -1,4 +1,4 @@
-"""Give a CNN of your own a distance head and a start from data; compare it with a linear head on digits and strangers."""
+"""Give a CNN a distance head and a start from data, and compare it with a linear head on digits and strangers."""
 
 import torch
 from sklearn.metrics import roc_auc_score

@@ -19,7 +19,7 @@ from metriscope.studies.heads.contests.page import overview
 from metriscope.studies.heads.contests.plan import CONTESTS, SETS, STUDY, HeadContest
 from metriscope.studies.published import matching
 
-__all__ = ["QUESTIONS", "Question", "answer", "main", "page", "scores"]
+__all__ = ["QUESTIONS", "Question", "answer", "caution", "main", "page", "scores"]
 
 BASE = "linear"
 
@@ -91,6 +91,21 @@ def answer(table: pd.DataFrame, asked: Question) -> str:
     )
 
 
+def caution(table: pd.DataFrame) -> str:
+    """Return a sentence on heads whose largest logit is lower for known points than for strangers; empty if none is."""
+    rows = matching(table[table["counted"]], per_class=0)
+    wide = means(rows, "heads", "auroc") if "auroc" in rows else pd.DataFrame()
+    worse = wide.mean()[wide.mean() < 0.5] if len(wide) else []
+    if not len(worse):
+        return ""
+    names = ", ".join(f"{named(str(name))} ({value:.2f})" for name, value in worse.items())
+    return (
+        "**Do not use the distance to the nearest prototype as a novelty score** with prototypes that were trained by "
+        f"cross-entropy: strangers are then nearer to a prototype than known points are (AUROC below 0.5): {names}. "
+        "Use the largest probability instead, or prototypes that are class means."
+    )
+
+
 def _by_data(table: pd.DataFrame) -> Table:
     """Return the accuracy of every head on every data set, mean and half of its 95 % interval over starts."""
     rows, columns = matching(table, contest="heads"), {}
@@ -143,7 +158,7 @@ def page(records: Sequence[Record] | None = None) -> str:
         "modules: `metriscope.nn.build_head(name, features, classes)`."
     )
     questions = [q for q in QUESTIONS if len(matching(table, per_class=q.per_class))]
-    answers = "\n".join(f"- {answer(table, asked)}" for asked in questions)
+    answers = "\n".join(f"- {text}" for text in (*(answer(table, q) for q in questions), caution(table)) if text)
     whole = overview(table, "heads")
     formats = {c: ".1f" if "%" in c and "FPR" not in c else ".3f" for c in whole.columns if c != "entry"}
     count = matching(table, contest="heads", counted=True)["data"].nunique()
