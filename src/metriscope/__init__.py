@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         init_through_points_,
         relu_to_abs,
     )
+    from metriscope.reading.layer_reading import read_layer
     from metriscope.vq import (
         VQMDS,
         Partition,
@@ -71,6 +72,7 @@ __all__ = [
     "naswot_score",
     "novelty",
     "probes",
+    "read_layer",
     "region_count",
     "relu_to_abs",
     "sklearn",
@@ -81,12 +83,15 @@ __all__ = [
 
 # Not in ``__all__``: ``from metriscope import *`` must not replace a user's own ``nn`` or ``data``.
 _MODULES = ("data", "functional", "nn", "probes", "rng", "sklearn", "vq")
+_READING = {"read_layer": "layer_reading"}
 _OLD_NAMES = ("init_from_clusters", "init_through_points")
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"metriscope.{name}")
+    if name in _READING:
+        return getattr(import_module(f"metriscope.reading.{_READING[name]}"), name)
     if name in __all__ or name in _OLD_NAMES:
         # metriscope.vq imports metriscope.nn anyway, so looking there first costs nothing.
         home = import_module("metriscope.nn")
