@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         relu_to_abs,
     )
     from metriscope.reading.layer_reading import read_layer
+    from metriscope.reading.similarity import similarity
     from metriscope.vq import (
         VQMDS,
         Partition,
@@ -75,6 +76,7 @@ __all__ = [
     "read_layer",
     "region_count",
     "relu_to_abs",
+    "similarity",
     "sklearn",
     "utilization",
     "vq_blocks",
@@ -83,7 +85,7 @@ __all__ = [
 
 # Not in ``__all__``: ``from metriscope import *`` must not replace a user's own ``nn`` or ``data``.
 _MODULES = ("data", "functional", "nn", "probes", "rng", "sklearn", "vq")
-_READING = {"read_layer": "layer_reading"}
+_READING = {"read_layer": "layer_reading", "similarity": "similarity"}
 _OLD_NAMES = ("init_from_clusters", "init_through_points")
 
 

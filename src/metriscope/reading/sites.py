@@ -24,7 +24,7 @@ from metriscope.common.validation import described, instance, label_array
 from metriscope.nn.activations import ACTIVATIONS
 from metriscope.vq.capture.batches import Batch, Reader, as_points, expected_points, split
 
-__all__ = ["Site", "Source", "label_codes", "locate", "site_inputs", "taken"]
+__all__ = ["ACTIVATION_FUNCTIONS", "Site", "Source", "label_codes", "locate", "site_inputs", "taken"]
 
 Rows = Float[Tensor, "n p k"]
 
@@ -33,7 +33,7 @@ _BATCH_NORMS = (nn.BatchNorm1d, nn.BatchNorm2d, nn.BatchNorm3d, nn.SyncBatchNorm
 _POINT_NORMS = (nn.LayerNorm, nn.GroupNorm, nn.InstanceNorm1d, nn.InstanceNorm2d, nn.InstanceNorm3d, nn.RMSNorm)
 _PASSED = (nn.Identity, nn.Dropout, nn.Dropout1d, nn.Dropout2d, nn.Dropout3d, nn.AlphaDropout)
 # Functions of PyTorch that are activations, by the name under which they are called.
-_FUNCTIONS = {
+ACTIVATION_FUNCTIONS = {
     **{name: name for name in ACTIVATIONS},
     "absolute": "abs",
     "__abs": "abs",
@@ -218,7 +218,7 @@ class _Functions(TorchFunctionMode):
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """Note the call, then make it."""
-        name = _FUNCTIONS.get(getattr(func, "__name__", "").rstrip("_"))
+        name = ACTIVATION_FUNCTIONS.get(getattr(func, "__name__", "").rstrip("_"))
         if name and args and isinstance(args[0], Tensor):
             self.calls.append((args[0], name))
         return func(*args, **(kwargs or {}))
