@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from metriscope.reading.layer_reading import read_layer
     from metriscope.reading.similarity import similarity
+    from metriscope.reading.training import TrainingTracker
     from metriscope.vq import (
         VQMDS,
         Partition,
@@ -58,6 +59,7 @@ __all__ = [
     "OffsetL2",
     "Partition",
     "Patterns",
+    "TrainingTracker",
     "UtilizationTracker",
     "abs_to_relu",
     "alignment",
@@ -85,7 +87,7 @@ __all__ = [
 
 # Not in ``__all__``: ``from metriscope import *`` must not replace a user's own ``nn`` or ``data``.
 _MODULES = ("data", "functional", "nn", "probes", "rng", "sklearn", "vq")
-_READING = {"read_layer": "layer_reading", "similarity": "similarity"}
+_READING = {"read_layer": "layer_reading", "similarity": "similarity", "TrainingTracker": "training"}
 _OLD_NAMES = ("init_from_clusters", "init_through_points")
 
 
