@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         init_through_points_,
         relu_to_abs,
     )
+    from metriscope.reading.layer_novelty import LayerNovelty
     from metriscope.reading.layer_reading import read_layer
     from metriscope.reading.similarity import similarity
     from metriscope.reading.training import TrainingTracker
@@ -54,6 +55,7 @@ __version__ = "0.1.0"
 __all__ = [
     "VQMDS",
     "Abs",
+    "LayerNovelty",
     "Mahalanobis",
     "Neg",
     "OffsetL2",
@@ -87,7 +89,12 @@ __all__ = [
 
 # Not in ``__all__``: ``from metriscope import *`` must not replace a user's own ``nn`` or ``data``.
 _MODULES = ("data", "functional", "nn", "probes", "rng", "sklearn", "vq")
-_READING = {"read_layer": "layer_reading", "similarity": "similarity", "TrainingTracker": "training"}
+_READING = {
+    "LayerNovelty": "layer_novelty",
+    "TrainingTracker": "training",
+    "read_layer": "layer_reading",
+    "similarity": "similarity",
+}
 _OLD_NAMES = ("init_from_clusters", "init_through_points")
 
 
