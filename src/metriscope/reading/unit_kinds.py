@@ -21,7 +21,7 @@ from torch import Tensor
 from metriscope.reading.sites import Site, Source
 from metriscope.vq.capture.batches import Batch
 
-__all__ = ["ClassScores", "UnitEffects", "unit_effects"]
+__all__ = ["ClassScores", "UnitEffects", "log_odds", "unit_effects"]
 
 # Offsets are this share of the unit's typical activation, and scales differ from 1 by this much.
 _SIZE = 0.5
@@ -69,11 +69,16 @@ class ClassScores:
         """Return the log-odds of each class at each point."""
         if self.means is not None:
             scores = -torch.cdist(outputs, self.means).square() / (2 * self.variance)
-            return _log_odds(scores).numpy()
-        return _log_odds(outputs).numpy()[:, self.outputs]
+            return log_odds(scores).numpy()
+        return log_odds(outputs).numpy()[:, self.outputs]
 
 
-def _log_odds(scores: Float64[Tensor, "n c"]) -> Float64[Tensor, "n c"]:
+def log_odds(scores: Float64[Tensor, "n c"]) -> Float64[Tensor, "n c"]:
+    """Return each score less the logarithm of the summed exponentials of the others.
+
+    >>> log_odds(torch.tensor([[0.0, 3.0]]).double())
+    tensor([[-3.,  3.]], dtype=torch.float64)
+    """
     total, best = scores.logsumexp(1, keepdim=True), scores.argmax(1, keepdim=True)
     others = total + torch.log1p(-(scores - total).exp().clamp(max=0.75))
     # The other scores beside the largest one would be a difference of nearly equal numbers.

@@ -11,4 +11,5 @@ STUDIES = {
     "vq": "metriscope.studies.vq",
     "heads": "metriscope.studies.heads",
     "transfer": "metriscope.studies.transfer",
+    "reading": "metriscope.studies.reading",
 }
