@@ -125,8 +125,8 @@ def read_layer(
       ``"active"``. A unit is dead if it is constant, or never at or above zero before a one-sided activation.
     - ``kind``: ``"distance"``, ``"intensity"`` or ``"neither"``; ``serves``, ``ablation_effect``, ``offset_effect`` and
       ``scale_effect`` tell why. The unit alone is perturbed. It serves the class that loses most log-odds when its
-      activation is replaced by the mean. It is a distance if, for that class, an offset of half its typical (root mean
-      square) activation costs clearly more than a scale of 0.5 or 1.5, and an intensity if it costs clearly less.
+      activation is replaced by the mean. It is a distance if, for that class, an offset as large as its typical (root
+      mean square) activation costs clearly more than scaling it by 0 or 2, and an intensity if it costs clearly less.
       Without labels, the network's own answers are the classes; if its outputs are not class scores, nearness to the
       classes' mean outputs is.
     - ``duplicate_of`` and ``mirrored_with``: a unit with the same zero set, on the same or on opposite sides.

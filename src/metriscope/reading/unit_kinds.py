@@ -15,7 +15,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Float64, Int64
+from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
 from metriscope.reading.sites import Site, Source
@@ -24,12 +24,14 @@ from metriscope.vq.capture.batches import Batch
 __all__ = ["ClassScores", "UnitEffects", "log_odds", "unit_effects"]
 
 # Offsets are this share of the unit's typical activation, and scales differ from 1 by this much.
-_SIZE = 0.5
+_SIZE = 1.0
 # The larger effect must be this many times the smaller.
 _CLEARLY = 1.25
 # Classes whose log-odds fall nearly as much as those of the class that is served are served too.
 _TIED = 0.9
 _FEWEST, _LEVEL = 5, 0.01
+# Halvings of the interval in which the mean activation lies.
+_BISECTIONS = 40
 # Changes of log-odds below this share of their size are rounding.
 _ROUNDING = 1e-5
 
@@ -138,9 +140,23 @@ class _Probe:
             self._recorded = []
         self.outputs, self.z = torch.cat(outputs), torch.cat(rows)
 
-    def activations(self) -> Tensor:
-        """Return the layer's activations on all rows."""
-        return self.z if self._site.activate is None else self._site.activate(self.z.clone()).detach()
+    def activations(self, z: Float[Tensor, "r k"] | None = None) -> Float[Tensor, "r k"]:
+        """Return the layer's activations on all rows, or those of other pre-activations."""
+        given = self.z if z is None else z
+        return given if self._site.activate is None else self._site.activate(given.clone()).detach()
+
+    def middles(self) -> Float[Tensor, " k"]:
+        """Return the pre-activation at which each unit's activation is its mean, by bisection between two rows."""
+        a = self.activations()
+        mean = a.mean(0)
+        below = a.masked_fill(a > mean, -torch.inf).argmax(0)
+        above = a.masked_fill(a <= mean, torch.inf).argmin(0)
+        low, high = (self.z.gather(0, rows[None])[0] for rows in (below, above))
+        for _ in range(_BISECTIONS):
+            middle = (low + high) / 2
+            under = self.activations(middle[None])[0] <= mean
+            low, high = torch.where(under, middle, low), torch.where(under, high, middle)
+        return low
 
     def run(self, change: Callable[[Tensor], Tensor]) -> Float64[Tensor, "n o"]:
         """Return the outputs while the pre-activations are changed."""
@@ -166,13 +182,13 @@ def unit_effects(
     before = scores.log_odds(probe.outputs)
     own = before[np.arange(len(codes)), codes]
     answers = _Answers(codes, counts, _ROUNDING * float(np.abs(own).mean()), units)
-    activations, found = probe.activations(), []
+    activations, middles, found = probe.activations(), probe.middles().tolist(), []
     for unit in range(units):
 
         def lost(change: Callable[[Tensor], Tensor], unit: int = unit) -> Float64[np.ndarray, "n c"]:
             return before - scores.log_odds(probe.run(_changing(site, unit, change)))
 
-        found.append(_judged(probe.z[:, unit], activations[:, unit], answers, lost))
+        found.append(_judged(activations[:, unit], middles[unit], answers, lost))
     kinds, serves, *numbers = zip(*found, strict=True)
     return UnitEffects(np.array(kinds, dtype=object), np.array(serves), *map(np.array, numbers)), ""
 
@@ -238,12 +254,11 @@ class _Answers:
         return best, np.flatnonzero(clear & (means >= _TIED * means[best])), float(means[best])
 
 
-def _judged(z: Tensor, a: Tensor, answers: _Answers, lost: Lost) -> tuple[str, int, float, float, float]:
+def _judged(a: Tensor, middle: float, answers: _Answers, lost: Lost) -> tuple[str, int, float, float, float]:
     """Return kind, class served, and log-odds lost under ablation, offset and scale, for one unit."""
     typical = float(a.double().square().mean().sqrt())
-    if not typical > 0 or not float(z.max() - z.min()) > 0:
+    if not typical > 0:
         return "neither", -1, 0.0, 0.0, 0.0
-    middle = float(z[(a - a.mean()).abs().argmin()])
     best, served, ablated = answers.served(lost(lambda own: torch.full_like(own, middle)))
     if best < 0:
         return "neither", -1, ablated, np.nan, np.nan

@@ -1,1 +1,1 @@
-"""The study of reading: are units better read by the points at their zero set than by those that activate them most?"""
+"""The study of reading: units explained by the points at their zero sets or by those that activate them most."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from metriscope.report import Evidence, mean_text
 from metriscope.studies.evidence import Above
 from metriscope.studies.judging import Criterion, Statement, Values
+from metriscope.studies.published import matching
 from metriscope.studies.reading.plan import ACTIVATIONS, MEASURES, READINGS
 
 if TYPE_CHECKING:
@@ -36,14 +37,15 @@ def _better(measure: str, activation: str) -> Criterion:
 
 
 def _evidence(tables: Tables) -> tuple[Evidence, ...]:
-    table = tables["readings"].groupby(["activation", "reading", "data"], sort=False)[list(MEASURES)].mean()
-    return tuple(
-        Evidence(f"{word}, {title}, points {how}", mean_text(table.loc[activation, reading][measure]))
-        for measure, word in MEASURES.items()
-        for activation, title in ACTIVATIONS.items()
-        for reading, how in READINGS.items()
-        if (activation, reading) in table.index
-    )
+    found = []
+    for measure, word in MEASURES.items():
+        for activation, title in ACTIVATIONS.items():
+            for reading, how in READINGS.items():
+                rows = matching(tables["readings"], activation=activation, reading=reading)
+                if len(rows):
+                    text = f"{word}, {title}, points {how}"
+                    found.append(Evidence(text, mean_text(rows.groupby("data")[measure].mean())))
+    return tuple(found)
 
 
 STATEMENTS = (

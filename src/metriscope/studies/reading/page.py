@@ -34,12 +34,12 @@ def _blocks(plan: ReadingPlan, table: pd.DataFrame) -> tuple[Block, ...]:
         f"{data} {value:.1f} %" for data, value in table.groupby("data", sort=False)["accuracy"].mean().items()
     )
     text = (
-        f"Networks with one or two hidden layers of {job.hidden} units, {job.steps:,} steps of Adam, {job.starts} starts "
-        f"each. A unit is read by {job.read} training points. The reading names the class that is most over-represented "
-        f"among them, and is tested on {job.held:,} or fewer held-out points: do the held-out points chosen in the same "
-        "way have this class; is it the class that loses most log-odds when the unit's activation is replaced by its "
-        "mean; and does over-representation, class by class, correlate with these losses? Units that are constant on "
-        f"the training points are left out. Mean test accuracy: {accuracy}."
+        f"Networks with one or two hidden layers of {job.hidden} units, {job.steps:,} steps of Adam, {job.starts} "
+        f"starts each. A unit is read by {job.read} training points. The reading names the class that is most "
+        f"over-represented among them, and is tested on {job.held:,} or fewer held-out points: do the held-out points "
+        "chosen in the same way have this class; is it the class that loses most log-odds when the unit's activation "
+        "is replaced by its mean; and does over-representation, class by class, correlate with these losses? Units "
+        f"that are constant on the training points are left out. Mean test accuracy: {accuracy}."
     )
     return (Prose(text), figures.differences(table), _table(table, "activation"), _table(table, "data"))
 
