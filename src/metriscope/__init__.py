@@ -29,6 +29,10 @@ if TYPE_CHECKING:
         init_through_points_,
         relu_to_abs,
     )
+    from metriscope.reading.layer_novelty import LayerNovelty
+    from metriscope.reading.layer_reading import read_layer
+    from metriscope.reading.similarity import similarity
+    from metriscope.reading.training import TrainingTracker
     from metriscope.vq import (
         VQMDS,
         Partition,
@@ -53,11 +57,13 @@ __version__ = "0.1.0"
 __all__ = [
     "VQMDS",
     "Abs",
+    "LayerNovelty",
     "Mahalanobis",
     "Neg",
     "OffsetL2",
     "Partition",
     "Patterns",
+    "TrainingTracker",
     "UtilizationTracker",
     "abs_to_relu",
     "alignment",
@@ -75,8 +81,10 @@ __all__ = [
     "naswot_score",
     "novelty",
     "probes",
+    "read_layer",
     "region_count",
     "relu_to_abs",
+    "similarity",
     "sklearn",
     "utilization",
     "vq_blocks",
@@ -85,12 +93,20 @@ __all__ = [
 
 # Not in ``__all__``: ``from metriscope import *`` must not replace a user's own ``nn`` or ``data``.
 _MODULES = ("data", "functional", "nn", "probes", "rng", "sklearn", "vq")
+_READING = {
+    "LayerNovelty": "layer_novelty",
+    "TrainingTracker": "training",
+    "read_layer": "layer_reading",
+    "similarity": "similarity",
+}
 _OLD_NAMES = ("init_from_clusters", "init_through_points")
 
 
 def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"metriscope.{name}")
+    if name in _READING:
+        return getattr(import_module(f"metriscope.reading.{_READING[name]}"), name)
     if name in __all__ or name in _OLD_NAMES:
         # metriscope.vq imports metriscope.nn anyway, so looking there first costs nothing.
         home = import_module("metriscope.nn")

@@ -12,4 +12,5 @@ STUDIES = {
     "heads": "metriscope.studies.heads",
     "initialization": "metriscope.studies.initialization",
     "transfer": "metriscope.studies.transfer",
+    "reading": "metriscope.studies.reading",
 }

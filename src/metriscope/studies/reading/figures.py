@@ -1,0 +1,32 @@
+"""The drawing of the study: what the nearest points predict less what the most activating points predict."""
+
+from __future__ import annotations
+
+import pandas as pd
+
+from metriscope.report import Figure, to_svg
+from metriscope.report.plots import strip
+from metriscope.report.style import CYCLE, figure
+from metriscope.studies.published import matching
+from metriscope.studies.reading.plan import ACTIVATIONS, MEASURES
+
+__all__ = ["differences", "gaps"]
+
+
+def gaps(table: pd.DataFrame, measure: str) -> pd.DataFrame:
+    """Return the difference between both readings, one row per data set and activation."""
+    means = table.groupby(["data", "activation", "reading"], sort=False)[measure].mean().unstack("reading")
+    return (means["near"] - means["top"]).rename("gap").reset_index()
+
+
+def differences(table: pd.DataFrame) -> Figure:
+    """Draw one panel per measure; each dot is a data set."""
+    drawing, axes = figure(9.2, 4.2, len(MEASURES), 1)
+    for ax, (measure, word) in zip(axes.flat, MEASURES.items(), strict=True):
+        found = gaps(table, measure)
+        groups = {title: matching(found, activation=name)["gap"] for name, title in ACTIVATIONS.items()}
+        strip(ax, groups, dict(zip(groups, CYCLE, strict=False)))
+        ax.axvline(0, color="0.6", lw=0.8)
+        ax.set(title=word, xlabel="nearest to the zero set less most activating")
+    caption = "Each dot is a data set, the mean of its networks; the large dot is the mean with its 95 % interval."
+    return Figure("reading-gaps", "What readings predict", to_svg(drawing, "reading-gaps"), caption)
