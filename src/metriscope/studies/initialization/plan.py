@@ -93,6 +93,8 @@ class StartContest:
     sizes: tuple[int, int] = (3_300, 1_500)  # most training and test points
     component: tuple[int, int] = (250, 200)  # training and test points of a component of a mixture
     spread: float = 1.0  # of the means of a mixture
+    tuning: int = 999  # the number of the start on which learning rates are tried
+    adam: tuple[float, float, float] = (0.9, 0.999, 1e-8)  # its two betas, and what is added to the root
     seed: int = 0
     version: int = 1  # raised when the same request would end in other numbers
     study: str = NAME

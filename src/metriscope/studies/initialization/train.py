@@ -39,8 +39,6 @@ __all__ = ["WORK", "Problem", "contested", "problem", "started"]
 
 Part = tuple[Tensor, Tensor]
 State = Mapping[str, Tensor]
-# The start that is used for tuning alone.
-TUNING = 999
 
 
 @dataclass(frozen=True, eq=False)
@@ -214,7 +212,8 @@ class _Race:
             slopes = torch.autograd.grad(loss.sum(), list(weights.values()))
             state = {name: value.detach() for name, value in weights.items()}
             for (name, value), slope in zip(state.items(), slopes, strict=True):
-                _adam_(value, slope, memory[name], rates * (1 - step / len(batches)), step + 1)
+                moments = (*memory[name], step + 1)
+                _adam_(value, slope, moments, rates * (1 - step / len(batches)), job.adam)
             if step + 1 in marks:
                 curve.append(self._loss(state, seen))
         return state, torch.stack(curve, 1)
@@ -260,26 +259,32 @@ class _Race:
         return torch.cat([losses(self.job, one, (x[None], y[None])) for one in single])
 
 
-def _adam_(value: Tensor, slope: Tensor, memory: tuple[Tensor, Tensor], rates: Float[Tensor, " s"], step: int) -> None:
-    """Take one step of Adam with its usual constants, in place, with a learning rate for each network."""
-    mean, square = memory
-    mean.lerp_(slope, 0.1)
-    square.mul_(0.999).addcmul_(slope, slope, value=0.001)
-    size = rates.reshape(-1, *[1] * (value.ndim - 1)) / (1 - 0.9**step)
-    value.sub_(size * mean / ((square / (1 - 0.999**step)).sqrt() + 1e-8))
+def _adam_(
+    value: Tensor,
+    slope: Tensor,
+    moments: tuple[Tensor, Tensor, int],
+    rates: Float[Tensor, " s"],
+    constants: tuple[float, float, float],
+) -> None:
+    """Take one step of Adam in place, with a learning rate for each network; its moments are updated too."""
+    (mean, square, step), (first, second, least) = moments, constants
+    mean.lerp_(slope, 1 - first)
+    square.mul_(second).addcmul_(slope, slope, value=1 - second)
+    size = rates.reshape(-1, *[1] * (value.ndim - 1)) / (1 - first**step)
+    value.sub_(size * mean / ((square / (1 - second**step)).sqrt() + least))
 
 
 def contested(job: StartContest) -> Result:
     """Return what became of every start: its losses, its time to the reference's loss, its units at the start."""
     problems = [problem(job, number) for number in range(job.gaussians or 1)]
     places = range(len(problems))
-    numbers = (TUNING, *range(job.starts))
+    numbers = (job.tuning, *range(job.starts))
     keys = [(entry, number, place) for entry in job.entries for number in numbers for place in places]
     with one_blas_thread():
         both = {key: started(job, key[0], problems[key[2]], key[1]) for key in keys}
         begun = {key: model for key, (model, _) in both.items()}
         tuned = _tuned(job, problems, begun)
-        racers = [_Racer(e, number, place, tuned.best[e]) for e, number, place in keys if number != TUNING]
+        racers = [_Racer(e, number, place, tuned.best[e]) for e, number, place in keys if number != job.tuning]
         state, curve = _Race(job, problems, racers).run(begun, "test")
     table = pd.DataFrame(
         [{"entry": r.entry, "start": r.number, "gaussian": r.gaussian, "rate": r.rate} for r in racers]
@@ -305,7 +310,7 @@ class _Tuned:
 
 def _tuned(job: StartContest, problems: Sequence[Problem], begun: Mapping[tuple[str, int, int], nn.Module]) -> _Tuned:
     places = range(len(problems))
-    racers = [_Racer(entry, TUNING, place, rate) for entry in job.entries for rate in job.rates for place in places]
+    racers = [_Racer(entry, job.tuning, place, rate) for entry in job.entries for rate in job.rates for place in places]
     _, curve = _Race(job, problems, racers).run(begun, "validation")
     ends = curve[:, -1].double().log10().nan_to_num(math.inf, posinf=math.inf).numpy()
     table = pd.DataFrame({"entry": [r.entry for r in racers], "rate": [r.rate for r in racers], "log_loss": ends})
