@@ -25,7 +25,7 @@ __all__ = [
 ]
 
 NAME, TITLE = "reading", "Reading units by their zero sets"
-TIMES = {"quick": "a second: shows recorded runs", "paper": "10 minutes on two cores"}
+TIMES = {"quick": "a second: shows recorded runs", "paper": "5 minutes on one core"}
 DATA = ("mnist-5k", "digits", "letter", "wine", "spambase")
 ACTIVATIONS: Mapping[str, str] = {"relu": "ReLU", "abs": "Abs", "gelu": "GELU"}
 DEPTHS = (1, 2)
