@@ -90,21 +90,21 @@ def _encoded(value: Any, name: str, arrays: dict[str, Tensor]) -> Any:
     if value is None or isinstance(value, bool | int | float | str):
         return value
     if isinstance(value, np.generic):
-        return {"$scalar": [value.dtype.str, value.item()]}
+        return {"scalar": [value.dtype.str, value.item()]}
     if isinstance(value, np.ndarray):
         if value.dtype.kind in "biuf":
             arrays[name] = torch.from_numpy(np.ascontiguousarray(value))
-            return {"$array": [name, list(value.shape)]}
-        return {"$words": [value.dtype.str, _encoded(value.tolist(), name, arrays)]}
+            return {"array": [name, list(value.shape)]}
+        return {"words": [value.dtype.str, _encoded(value.tolist(), name, arrays)]}
     if isinstance(value, list | tuple):
         parts = [_encoded(one, f"{name}.{i}", arrays) for i, one in enumerate(value)]
-        return {"$tuple": parts} if isinstance(value, tuple) else parts
+        return {"tuple": parts} if isinstance(value, tuple) else parts
     if isinstance(value, Mapping):
         pairs = enumerate(value.items())
-        return {"$dict": [[_encoded(one, f"{name}.{i}", arrays) for one in pair] for i, pair in pairs]}
+        return {"dict": [[_encoded(one, f"{name}.{i}", arrays) for one in pair] for i, pair in pairs]}
     if is_dataclass(value):
         held = [getattr(value, field.name) for field in fields(value)]
-        return {"$record": [type(value).__name__, [_encoded(one, f"{name}.{i}", arrays) for i, one in enumerate(held)]]}
+        return {"record": [type(value).__name__, [_encoded(one, f"{name}.{i}", arrays) for i, one in enumerate(held)]]}
     raise ValueError(f"{name} must be a number, a word or an array to be saved, got {described(value)}")
 
 
@@ -114,21 +114,21 @@ def _decoded(value: Any, arrays: Mapping[str, Tensor], known: Mapping[str, type]
     if not isinstance(value, dict):
         return value
     ((kind, content),) = value.items()
-    if kind == "$array":
+    if kind == "array":
         name, shape = content
         if name not in arrays:
             raise Damage(f"the array {name} is missing")
         return arrays[name].numpy().reshape(shape)
-    if kind == "$scalar":
+    if kind == "scalar":
         return np.dtype(content[0]).type(content[1])
-    if kind == "$words":
+    if kind == "words":
         return np.array(_decoded(content[1], arrays, known), dtype=np.dtype(content[0]))
-    parts = _decoded(content[1] if kind == "$record" else content, arrays, known)
-    if kind == "$record":
+    parts = _decoded(content[1] if kind == "record" else content, arrays, known)
+    if kind == "record":
         if content[0] not in known:
             raise Damage(f"it holds an unknown record, {content[0]}")
         return known[content[0]](*parts)
-    return tuple(parts) if kind == "$tuple" else dict(parts)
+    return tuple(parts) if kind == "tuple" else dict(parts)
 
 
 def untensored(values: Any, name: str = "X") -> Any:

@@ -5,6 +5,7 @@ Axes: ``n`` points, ``d`` features, ``k`` prototypes, ``m`` targets. Training is
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from contextlib import nullcontext
 from typing import Any, TypeAlias, TypeVar
 
@@ -17,9 +18,9 @@ from sklearn.utils.validation import _check_sample_weight, check_is_fitted
 from torch import Tensor, nn
 
 from metriscope.common.progress import progress
-from metriscope.common.validation import integer, number, one_of
+from metriscope.common.validation import contiguous, integer, number, one_of
+from metriscope.functional import offset_l2
 from metriscope.nn import OffsetL2, activation_row
-from metriscope.nn.initialization import empty_linear
 from metriscope.rng import derive
 from metriscope.runs.estimators import SavedEstimator, points, untensored
 from metriscope.sklearn.training import ACTIVATIONS, Adam, Examples, Network, Recipe, Shape, draw_network, train
@@ -31,7 +32,7 @@ Units: TypeAlias = int | tuple[int, ...] | None
 Weights = Float64[np.ndarray, " n"]
 Self = TypeVar("Self", bound="PrototypeEstimator")
 
-# Standardized features are bounded smoothly by this many standard deviations, so that outliers do no harm.
+# Standardized features are bounded smoothly by this many standard deviations, which limits what an outlier can do.
 _LIMIT = 5.0
 # Up to this many rows, equal rows are merged into one of larger weight.
 _MERGED = 1_000
@@ -59,6 +60,8 @@ class Standardize(nn.Module):
 
     def __init__(self, mean: np.ndarray, scale: np.ndarray, limit: float = _LIMIT) -> None:
         super().__init__()
+        self.mean: Tensor
+        self.scale: Tensor
         self.register_buffer("mean", torch.tensor(mean))
         self.register_buffer("scale", torch.tensor(scale))
         self.limit = limit
@@ -83,13 +86,13 @@ def center_and_scale(x: np.ndarray, weight: Weights) -> tuple[np.ndarray, np.nda
 
 
 def _merged(x: np.ndarray, y: np.ndarray, weight: Weights) -> tuple[np.ndarray, np.ndarray, Weights]:
-    """Return distinct rows, sorted, with summed weights: then a weight of 2 is exactly the same as a row given twice."""
+    """Return distinct rows, sorted, with summed weights: then a weight of 2 is the same as a row given twice."""
     rows = np.concatenate([x, y.reshape(len(y), -1)], axis=1) + 0.0
     _, first, which = np.unique(rows, axis=0, return_index=True, return_inverse=True)
     return x[first], y[first], np.bincount(which.ravel(), weight, len(first))
 
 
-class PrototypeEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
+class PrototypeEstimator(SavedEstimator, BaseEstimator, ABC):  # type: ignore[misc]
     """What both estimators share: parameters, data, training, and the network as modules."""
 
     _records = (Shape,)
@@ -102,6 +105,18 @@ class PrototypeEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
     loss_curve_: list[float]
     validation_loss_curve_: list[float]
 
+    @abstractmethod
+    def _heads(self) -> tuple[int, int]:
+        """Return the numbers of prototypes and of outputs, 0 if the distances are the outputs."""
+
+    @abstractmethod
+    def _prepare_targets(self, y: np.ndarray, weight: Weights) -> None:
+        """Learn from the targets of a first fit how to standardize them."""
+
+    @abstractmethod
+    def _training_targets(self, y: np.ndarray) -> np.ndarray:
+        """Return the targets as the training loop takes them."""
+
     def _fitted(self: Self, data: tuple[np.ndarray, np.ndarray, Weights], fresh: bool, whole: bool) -> Self:
         """Train on checked data: a whole fit with early stopping and a falling rate, or one more epoch."""
         x, y, weight = _merged(*data) if len(data[0]) <= _MERGED else data
@@ -113,7 +128,8 @@ class PrototypeEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
             self._times = 0
         draws = np.random.default_rng(derive(seed, "prototypes", self._times))
         examples = self._examples(x, y, weight)
-        shape = Shape((x.shape[1], *self._units()), *self._heads(), self.activation)
+        prototypes, outputs = self._heads()
+        shape = Shape((x.shape[1], *self._units()), prototypes, outputs, self.activation)
         if not fresh and shape != self._shape:
             raise ValueError(f"the network was fitted with other sizes, {self._shape}, than asked for now, {shape}")
         network = draw_network(shape, examples, draws) if fresh else Network(shape, self._vector.copy())
@@ -122,9 +138,7 @@ class PrototypeEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
         self._train(network, adam, examples, draws, whole)
         return self
 
-    def _train(
-        self, network: Network, adam: Adam, examples: Examples, draws: np.random.Generator, whole: bool
-    ) -> None:
+    def _train(self, network: Network, adam: Adam, examples: Examples, draws: np.random.Generator, whole: bool) -> None:
         held_out = None
         if self.early_stopping and whole:
             examples, held_out = self._split(examples, draws)
@@ -200,32 +214,34 @@ class PrototypeEstimator(SavedEstimator, BaseEstimator):  # type: ignore[misc]
         chosen = weight > 0
         return (x, y, weight) if chosen.all() else (x[chosen], y[chosen], weight[chosen])
 
-    def _modules(self) -> tuple[list[nn.Module], Network]:
-        """Return the modules up to the distances, in float64, and the trained arrays."""
+    def _modules(self) -> list[nn.Module]:
+        """Return the trained modules up to the distances, in float64."""
+        check_is_fitted(self)
         network = Network(self._shape, self._vector)
         modules: list[nn.Module] = [Standardize(self.mean_, self.scale_)] if self.standardize else []
         for weight, bias in zip(network.weights, network.biases, strict=True):
             modules += [linear_of(weight, bias), activation_row(self.activation).module()]
-        head = OffsetL2(*network.mu.shape[::-1], generator=torch.Generator(), dtype=torch.float64)
+        head = OffsetL2(self._shape.units[-1], self._shape.prototypes, generator=torch.Generator(), dtype=torch.float64)
         with torch.no_grad():
             head.mu.copy_(torch.from_numpy(network.mu))
             head.alpha.copy_(torch.from_numpy(network.alpha))
-        return [*modules, head], network
-
-    def _computed(self, X: Any) -> Tensor:
-        check_is_fitted(self)
-        with torch.no_grad():
-            return self.network_(torch.tensor(points(self, X, reset=False)))
+        return [*modules, head]
 
     def distances(self, X: Any) -> Float64[np.ndarray, "n k"]:
         """Return the distance of each point to each prototype."""
         check_is_fitted(self)
-        with torch.no_grad():
-            return nn.Sequential(*self._modules()[0])(torch.tensor(points(self, X, reset=False))).numpy()
+        z, network = self._standardized(points(self, X, reset=False)), Network(self._shape, self._vector)
+        for weight, bias in zip(network.weights, network.biases, strict=True):
+            z = ACTIVATIONS[self.activation](z @ weight.astype(np.float64) + bias)[0]
+        head = torch.from_numpy(self.prototypes_), torch.from_numpy(self.alphas_)
+        return offset_l2(torch.from_numpy(contiguous(z)), *head).numpy()
 
 
 def linear_of(weight: np.ndarray, bias: np.ndarray) -> nn.Linear:
-    made = empty_linear(*weight.shape, dtype=torch.float64)
+    """Return a linear layer in float64 with the given weight, inputs by outputs, and bias; no number is drawn."""
+    # Not skip_init, which imports sympy and takes seconds.
+    with torch.random.fork_rng(devices=[]):
+        made = nn.Linear(weight.shape[0], weight.shape[1], dtype=torch.float64)
     with torch.no_grad():
         made.weight.copy_(torch.from_numpy(np.ascontiguousarray(weight.T)))
         made.bias.copy_(torch.from_numpy(bias))

@@ -8,8 +8,8 @@ from __future__ import annotations
 from typing import Any, Literal
 
 import numpy as np
-import torch
 from jaxtyping import Float64
+from scipy.special import softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
@@ -20,6 +20,7 @@ from metriscope.common.validation import contiguous, integer
 from metriscope.nn import Neg
 from metriscope.runs.estimators import untensored
 from metriscope.sklearn.prototypes import PrototypeEstimator, RandomState, Units, Weights, center_and_scale, linear_of
+from metriscope.sklearn.training import Network
 
 __all__ = ["DistanceClassifier", "DistanceRegressor"]
 
@@ -147,22 +148,22 @@ class DistanceClassifier(ClassifierMixin, PrototypeEstimator):  # type: ignore[m
 
     def decision_function(self, X: Any) -> np.ndarray:
         """Return negative distances to the prototypes; for two classes, the first distance minus the second."""
-        scores = self._computed(X).numpy()
+        scores = -self.distances(X)
         return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
 
     def predict_proba(self, X: Any) -> Float64[np.ndarray, "n k"]:
         """Return the softmax of the negative distances."""
-        return self._computed(X).softmax(1).numpy()
+        return softmax(-self.distances(X), axis=1)
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the class of the nearest prototype."""
-        nearest = self._computed(X).argmax(1).numpy()
+        nearest = self.distances(X).argmin(1)
         return self.classes_[nearest]
 
     @property
     def network_(self) -> nn.Sequential:
         """Return the trained network: features as they come in, negative distances out."""
-        return nn.Sequential(*self._modules()[0], Neg())
+        return nn.Sequential(*self._modules(), Neg())
 
     def _checked(self, X: Any, y: Any, sample_weight: Any, fresh: bool) -> tuple[np.ndarray, np.ndarray, Weights]:
         self._check_parameters()
@@ -256,7 +257,7 @@ class DistanceRegressor(RegressorMixin, PrototypeEstimator):  # type: ignore[mis
         activation: Literal["abs", "relu"] = "abs",
         max_iter: int = 60,
         lr: float = 0.005,
-        weight_decay: float = 0.1,
+        weight_decay: float = 1.5,
         batch_size: int | Literal["auto"] = "auto",
         standardize: bool = True,
         early_stopping: bool = False,
@@ -283,15 +284,21 @@ class DistanceRegressor(RegressorMixin, PrototypeEstimator):  # type: ignore[mis
 
     def predict(self, X: Any) -> np.ndarray:
         """Return the predicted targets, in the shape that ``fit`` was given."""
-        found = self._computed(X).numpy()
+        distances = self.distances(X)
+        weight, bias = self._output()
+        found = distances @ weight + bias
         return found[:, 0] if self._flat else found
 
     @property
     def network_(self) -> nn.Sequential:
         """Return the trained network: features as they come in, targets in their own units out."""
-        modules, network = self._modules()
-        weight, bias = (array.astype(np.float64) * self._target_scale for array in network.output)
-        return nn.Sequential(*modules, linear_of(weight, bias + self._target_mean))
+        return nn.Sequential(*self._modules(), linear_of(*self._output()))
+
+    def _output(self) -> tuple[np.ndarray, np.ndarray]:
+        """Return weight and bias of the last layer, in the targets' own units."""
+        output = Network(self._shape, self._vector).output
+        weight, bias = (array.astype(np.float64) * self._target_scale for array in output)
+        return weight, bias + self._target_mean
 
     def _learned(self, X: Any, y: Any, sample_weight: Any, fresh: bool, whole: bool) -> DistanceRegressor:
         self._check_parameters()

@@ -110,7 +110,7 @@ def _forward(network: Network, x: Float32[np.ndarray, "n d"]) -> _Pass:
 def _backward(network: Network, found: _Pass, pull: Float32[np.ndarray, "n k"], gradient: Network) -> None:
     """Write the gradient of the head and the hidden layers; ``pull`` is the derivative by the distances."""
     share = pull / (2 * found.distances)
-    h = network.mu.shape[1]
+    h = network.shape.units[-1]
     sums, total = share.T @ found.powers, share.sum(0)[:, None]
     squares, values = sums[:, :h], sums[:, h:]
     np.multiply(2 * found.factors[:, :h], network.mu * total - values, out=gradient.mu)
@@ -218,7 +218,9 @@ class Recipe:
 
     def rate_at(self, step: int) -> float:
         """Return the learning rate of a step, counted from 0 in this training."""
-        return self.rate * (1 + math.cos(math.pi * step / (self.epochs * self.steps))) / 2 if self.falling else self.rate
+        return (
+            self.rate * (1 + math.cos(math.pi * step / (self.epochs * self.steps))) / 2 if self.falling else self.rate
+        )
 
 
 @dataclass

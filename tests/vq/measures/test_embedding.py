@@ -125,7 +125,7 @@ def test_the_randomized_way_finds_the_same_components(monkeypatch, shape, weight
     randomly(monkeypatch)
     monkeypatch.setattr(embedding, "_BLOCK", 64)
     monkeypatch.setattr(embedding, "_SPARE", 4)
-    found = VQMDS(3, weights, seed=5).fit(p)
+    found = VQMDS(3, weights, random_state=5).fit(p)
     assert found.method_ == "randomized"
     assert found.residual_ <= 1e-9
     np.testing.assert_allclose(found.eigenvalues_, exact.eigenvalues_, rtol=1e-10)
@@ -136,7 +136,7 @@ def test_the_randomized_way_finds_the_same_components(monkeypatch, shape, weight
 def test_a_seed_makes_the_randomized_way_repeat_itself(monkeypatch, undrawn):
     randomly(monkeypatch)
     p = case("units")
-    first, again = (VQMDS(2, seed=7).fit(p).embedding_ for _ in range(2))
+    first, again = (VQMDS(2, random_state=7).fit(p).embedding_ for _ in range(2))
     np.testing.assert_array_equal(first, again)
 
 

@@ -53,6 +53,19 @@ class _Axes:
     axes: Float64[np.ndarray, "u k"]
     residual: float = 0.0
 
+    @classmethod
+    def none(cls, units: int) -> _Axes:
+        """Return one axis of length zero, for points that all have the same pattern."""
+        return cls(np.zeros(1), np.zeros((units, 1)))
+
+
+class _RankError(ValueError):
+    """Raised if there are fewer components than wanted; ``rank`` is how many there are."""
+
+    def __init__(self, message: str, rank: int) -> None:
+        super().__init__(message)
+        self.rank = rank
+
 
 def patterns_of(values: Float64[np.ndarray, "n h"]) -> Patterns:
     """Return the sign patterns of pre-activations, as those of one layer.
@@ -126,18 +139,15 @@ class VQMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator, B
             _check_size(X)
             self._finish(X, self._axes_of(X, self.n_components), 0)
             self.n_features_in_ = X.width
-            vars(self).pop("feature_names_in_", None)
+            self.__dict__.pop("feature_names_in_", None)
             return self
         p = patterns_of(points(self, X, ensure_min_samples=2))
-        rank = None if min(len(p), p.width) > LARGE else self._rank(p)
-        wanted = rank if self.n_components is None else min(self.n_components, rank or self.n_components)
-        found = self._axes_of(p, wanted) if rank != 0 else _Axes(np.zeros(1), np.zeros((8 * p.packed.shape[1], 1)))
+        try:
+            found = self._axes_of(p, self.n_components)
+        except _RankError as error:
+            found = self._axes_of(p, error.rank) if error.rank else _Axes.none(8 * p.packed.shape[1])
         self._finish(p, found, (self.n_components or len(found.values)) - len(found.values))
         return self
-
-    def _rank(self, p: Patterns) -> int:
-        """Return the number of positive eigenvalues of a small kernel."""
-        return len(self._axes_of(p, None).values) if (p.packed != p.packed[0]).any() else 0
 
     def _axes_of(self, p: Patterns, wanted: int | None) -> _Axes:
         self.method_ = _method(len(p), 8 * p.packed.shape[1])
@@ -239,9 +249,9 @@ def _floor(values: Float64[np.ndarray, " k"], side: int) -> float:
 
 def _check_rank(wanted: int, rank: int, points: int) -> None:
     if rank == 0:
-        raise ValueError(f"all {points} points have the same pattern: an embedding needs two that differ")
+        raise _RankError(f"all {points} points have the same pattern: an embedding needs two that differ", 0)
     if wanted > rank:
-        raise ValueError(f"n_components={wanted}, but the patterns of the {points} points have only rank {rank}")
+        raise _RankError(f"n_components={wanted}, but the patterns of the {points} points have only rank {rank}", rank)
 
 
 def _by_chance(packed: Packed, scale: Units, wanted: int | None, generator: Generator) -> _Axes:
