@@ -1,4 +1,4 @@
-"""All five estimators keep scikit-learn's contract: its own checks, its tools, named tables, and files without pickle."""
+"""All five estimators keep scikit-learn's contract: its checks, its tools, named tables, and files without pickle."""
 
 from __future__ import annotations
 

@@ -18,7 +18,7 @@ from metriscope.common.validation import instance, integer
 from metriscope.runs.estimators import SavedEstimator, points
 from metriscope.sklearn.prototypes import RandomState, center_and_scale
 from metriscope.vq.capture import Patterns, capture
-from metriscope.vq.measures.embedding import patterns_of
+from metriscope.vq.measures.embedding import sign_patterns
 
 __all__ = ["PatternTransformer"]
 
@@ -97,7 +97,7 @@ class PatternTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Save
         """Return the packed sign patterns, for :func:`metriscope.vq_kernel` and other measures."""
         check_is_fitted(self, "_n_features_out")
         x = points(self, X, reset=False)
-        return self._captured(x) if self.network is not None else patterns_of(x @ self.weight_.T + self.bias_)
+        return self._captured(x) if self.network is not None else sign_patterns(x @ self.weight_.T + self.bias_)
 
     def transform(self, X: Any) -> Int8[np.ndarray, "n k"]:
         """Return +1 or -1 per point and hyperplane."""

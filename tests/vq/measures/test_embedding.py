@@ -228,7 +228,7 @@ def test_all_components_of_very_many_units_and_points_are_refused(monkeypatch):
 
 
 def test_transforming_before_fitting_is_refused():
-    with pytest.raises(ValueError, match="this VQMDS has no axes yet: call fit with patterns first"):
+    with pytest.raises(ValueError, match="This VQMDS instance is not fitted yet"):
         VQMDS(2).transform(clouds(5, (9,)))
 
 

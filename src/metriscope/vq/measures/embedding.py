@@ -28,7 +28,7 @@ from metriscope.vq.capture.patterns import Layer, Patterns
 from metriscope.vq.measures.kernel import Weights, check_same_layers, layer_weights, vq_kernel
 from metriscope.vq.measures.sign_products import products_and_sums, project, sign_products, tables_of, unit_sums
 
-__all__ = ["VQMDS", "patterns_of"]
+__all__ = ["VQMDS", "sign_patterns"]
 
 # The side of the largest matrix that is decomposed exactly; beyond it, leading components come from random starts.
 LARGE = 8_000
@@ -67,10 +67,10 @@ class _RankError(ValueError):
         self.rank = rank
 
 
-def patterns_of(values: Float64[np.ndarray, "n h"]) -> Patterns:
+def sign_patterns(values: Float64[np.ndarray, "n h"]) -> Patterns:
     """Return the sign patterns of pre-activations, as those of one layer.
 
-    >>> patterns_of(np.array([[1.0, -2.0]])).signs().tolist()
+    >>> sign_patterns(np.array([[1.0, -2.0]])).signs().tolist()
     [[1, -1]]
     """
     return Patterns((Layer("units", values.shape[1], "pre-activation"),), np.packbits(values >= 0, axis=1))
@@ -141,7 +141,7 @@ class VQMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator, B
             self.n_features_in_ = X.width
             self.__dict__.pop("feature_names_in_", None)
             return self
-        p = patterns_of(points(self, X, ensure_min_samples=2))
+        p = sign_patterns(points(self, X, ensure_min_samples=2))
         try:
             found = self._axes_of(p, self.n_components)
         except _RankError as error:
@@ -181,7 +181,7 @@ class VQMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator, B
     def transform(self, X: Any) -> Float64[np.ndarray, "m k"]:
         """Return new points of the same layers, projected onto the fitted axes."""
         check_is_fitted(self)
-        q = X if isinstance(X, Patterns) else patterns_of(points(self, X, reset=False))
+        q = X if isinstance(X, Patterns) else sign_patterns(points(self, X, reset=False))
         check_same_layers(self._layers, q.layers)
         found = project(q.packed, tables_of(self._axes)) - self._middle
         return np.pad(found, ((0, 0), (0, self._n_features_out - found.shape[1])))
