@@ -45,6 +45,9 @@ TABLES = {
 }
 ROWS, EPOCHS, ROUNDS, SPLITS = 6_000, 10, 3, 3
 
+# The defaults were chosen on splits 0 to 9 of the same tables; these are others.
+FIRST_SPLIT = 100
+
 Make = Callable[[int], Any]
 
 
@@ -91,7 +94,7 @@ def scores(makes: dict[str, Make], x: np.ndarray, y: np.ndarray, splits: int) ->
     found: dict[str, list[Score]] = {name: [] for name in makes}
     classes = y.dtype.kind in "iu"
     shares = y if classes and np.unique(y, return_counts=True)[1].min() >= 4 else None
-    for seed in range(splits):
+    for seed in range(FIRST_SPLIT, FIRST_SPLIT + splits):
         train_x, test_x, train_y, test_y = train_test_split(x, y, random_state=seed, stratify=shares)
         for name, make in makes.items():
             started = time.perf_counter()

@@ -198,34 +198,12 @@ class DistanceRegressor(RegressorMixin, PrototypeEstimator):  # type: ignore[mis
         The number of units of the hidden layer, or of several; None to measure distances between the features.
     n_prototypes : int
         The number of prototypes.
-    activation : "abs" or "relu"
-        What the hidden units compute; with ``"abs"`` each is a distance to a hyperplane.
-    max_iter : int
-        The number of epochs.
-    lr : float
-        The learning rate at the start; it falls by a cosine to zero.
-    weight_decay : float
-        The decoupled weight decay of the hidden layers' weights.
-    batch_size : int or "auto"
-        The number of points per step; ``"auto"`` takes a twentieth of them, but at least 16 and at most 200, and at
-        least 8 steps per epoch.
-    standardize : bool
-        Whether features are centered, scaled, and bounded smoothly by 5 standard deviations.
-    early_stopping : bool
-        Whether to hold out points, stop if their loss no longer falls, and keep the best weights.
-    validation_fraction : float in (0, 0.5]
-        The share of points held out for that, one in a whole number of points.
-    n_iter_no_change : int
-        The number of epochs without improvement after which to stop.
-    tol : float
-        By how much a loss must be lower to count as an improvement.
-    warm_start : bool
-        Whether ``fit`` continues from the last fit in place of a new start.
-    verbose : bool
-        Whether to show a progress bar.
-    random_state : int, numpy.random.RandomState or None
-        What the network and the order of points are drawn from: the same integer gives the same network, None another
-        one each time.
+    activation, max_iter, lr, weight_decay, batch_size, standardize
+        The hidden layers and how they are trained, as in :class:`DistanceClassifier`.
+    early_stopping, validation_fraction, n_iter_no_change, tol
+        When to stop early, as in :class:`DistanceClassifier`.
+    warm_start, verbose, random_state
+        As in :class:`DistanceClassifier`.
 
     Attributes
     ----------
@@ -254,19 +232,19 @@ class DistanceRegressor(RegressorMixin, PrototypeEstimator):  # type: ignore[mis
         hidden: Units = 128,
         *,
         n_prototypes: int = 16,
+        standardize: bool = True,
         activation: Literal["abs", "relu"] = "abs",
+        batch_size: int | Literal["auto"] = "auto",
         max_iter: int = 60,
         lr: float = 0.005,
         weight_decay: float = 1.5,
-        batch_size: int | Literal["auto"] = "auto",
-        standardize: bool = True,
+        warm_start: bool = False,
         early_stopping: bool = False,
         validation_fraction: float = 0.1,
         n_iter_no_change: int = 10,
         tol: float = 1e-4,
-        warm_start: bool = False,
-        verbose: bool = False,
         random_state: RandomState = 0,
+        verbose: bool = False,
     ) -> None:
         self.hidden, self.n_prototypes, self.activation = hidden, n_prototypes, activation
         self.max_iter, self.lr, self.weight_decay, self.batch_size = max_iter, lr, weight_decay, batch_size
