@@ -14,6 +14,7 @@ from torch import Tensor, nn
 import metriscope as ms
 from metriscope import data, functional, probes
 from metriscope.rng import stream
+from metriscope.sklearn.novelty import moments
 from metriscope.vq import Layer, Partition, Patterns
 
 
@@ -86,6 +87,18 @@ def _novelty_of(X):
 
 def _classify(X, y):
     return ms.sklearn.DistanceClassifier(max_iter=1).fit(X, y).predict_proba(POINTS)
+
+
+def _regress(X, targets):
+    return ms.sklearn.DistanceRegressor(max_iter=1).fit(X, targets).predict(POINTS)
+
+
+def _signs(X):
+    return ms.sklearn.PatternTransformer(n_hyperplanes=4).fit(X).transform(POINTS)
+
+
+def _embedded(X):
+    return ms.VQMDS(1).fit(X).embedding_
 
 
 def _classes_of(X):
@@ -254,7 +267,10 @@ CASES = [
     Case("MahalanobisNovelty.novelty", _novelty_of, {"X": POINTS}, own_words=True),
     Case("DistanceClassifier.fit", _classify, {"X": POINTS, "y": LABELS}, own_words=True),
     Case("DistanceClassifier.predict_proba", _classes_of, {"X": POINTS}, own_words=True),
-    Case("sklearn.moments", ms.sklearn.moments, {"x": POINTS}),
+    Case("DistanceRegressor.fit", _regress, {"X": POINTS, "targets": POINTS[:, 0]}, own_words=True),
+    Case("PatternTransformer.fit", _signs, {"X": POINTS}, own_words=True),
+    Case("VQMDS.fit", _embedded, {"X": POINTS}, own_words=True),
+    Case("sklearn.moments", moments, {"x": POINTS}),
 ]
 
 

@@ -77,9 +77,8 @@ def test_a_share_is_a_number_of_its_interval(name, call, value):
 NO_PATTERNS = [None, "patterns", POINTS, torch.tensor(POINTS), [PATTERNS], {"p": PATTERNS}, network(), 3]
 OF_PATTERNS = [
     ("p", ms.vq_kernel),
-    ("q", lambda q: ms.vq_kernel(PATTERNS, q) if q is not None else ms.VQMDS(1).fit(PATTERNS).transform(q)),
+    ("q", lambda q: ms.vq_kernel(PATTERNS, q) if q is not None else pair_counts(PATTERNS, q)),
     ("p", ms.vq_blocks),
-    ("p", ms.VQMDS().fit),
     ("p", ms.utilization),
     ("p", ms.region_count),
     ("p", ms.naswot_score),

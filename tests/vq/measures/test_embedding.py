@@ -125,7 +125,7 @@ def test_the_randomized_way_finds_the_same_components(monkeypatch, shape, weight
     randomly(monkeypatch)
     monkeypatch.setattr(embedding, "_BLOCK", 64)
     monkeypatch.setattr(embedding, "_SPARE", 4)
-    found = VQMDS(3, weights, seed=5).fit(p)
+    found = VQMDS(3, weights, random_state=5).fit(p)
     assert found.method_ == "randomized"
     assert found.residual_ <= 1e-9
     np.testing.assert_allclose(found.eigenvalues_, exact.eigenvalues_, rtol=1e-10)
@@ -136,7 +136,7 @@ def test_the_randomized_way_finds_the_same_components(monkeypatch, shape, weight
 def test_a_seed_makes_the_randomized_way_repeat_itself(monkeypatch, undrawn):
     randomly(monkeypatch)
     p = case("units")
-    first, again = (VQMDS(2, seed=7).fit(p).embedding_ for _ in range(2))
+    first, again = (VQMDS(2, random_state=7).fit(p).embedding_ for _ in range(2))
     np.testing.assert_array_equal(first, again)
 
 
@@ -228,7 +228,7 @@ def test_all_components_of_very_many_units_and_points_are_refused(monkeypatch):
 
 
 def test_transforming_before_fitting_is_refused():
-    with pytest.raises(ValueError, match="this VQMDS has no axes yet: call fit with patterns first"):
+    with pytest.raises(ValueError, match="This VQMDS instance is not fitted yet"):
         VQMDS(2).transform(clouds(5, (9,)))
 
 

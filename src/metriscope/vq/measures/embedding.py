@@ -9,22 +9,26 @@ square roots.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import scipy.linalg
 import torch
 from jaxtyping import Float64, UInt8
+from sklearn.base import BaseEstimator, ClassNamePrefixFeaturesOutMixin, TransformerMixin
+from sklearn.utils.validation import check_is_fitted
 from threadpoolctl import threadpool_limits
 from torch import Generator
 
 from metriscope.common.threads import row_slices
-from metriscope.common.validation import instance, integer
+from metriscope.common.validation import integer
 from metriscope.rng import stream
-from metriscope.vq.capture.patterns import Patterns
+from metriscope.runs.estimators import SavedEstimator, points
+from metriscope.vq.capture.patterns import Layer, Patterns
 from metriscope.vq.measures.kernel import Weights, check_same_layers, layer_weights, vq_kernel
 from metriscope.vq.measures.sign_products import products_and_sums, project, sign_products, tables_of, unit_sums
 
-__all__ = ["VQMDS"]
+__all__ = ["VQMDS", "sign_patterns"]
 
 # The side of the largest matrix that is decomposed exactly; beyond it, leading components come from random starts.
 LARGE = 8_000
@@ -49,13 +53,38 @@ class _Axes:
     axes: Float64[np.ndarray, "u k"]
     residual: float = 0.0
 
+    @classmethod
+    def none(cls, units: int) -> _Axes:
+        """Return one axis of length zero, for points that all have the same pattern."""
+        return cls(np.zeros(1), np.zeros((units, 1)))
 
-class VQMDS:
+
+class _RankError(ValueError):
+    """Raised if there are fewer components than wanted; ``rank`` is how many there are."""
+
+    def __init__(self, message: str, rank: int) -> None:
+        super().__init__(message)
+        self.rank = rank
+
+
+def sign_patterns(values: Float64[np.ndarray, "n h"]) -> Patterns:
+    """Return the sign patterns of pre-activations, as those of one layer.
+
+    >>> sign_patterns(np.array([[1.0, -2.0]])).signs().tolist()
+    [[1, -1]]
+    """
+    return Patterns((Layer("units", values.shape[1], "pre-activation"),), np.packbits(values >= 0, axis=1))
+
+
+class VQMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator, BaseEstimator):  # type: ignore[misc]
     """Classical multidimensional scaling of the VQ kernel, without any matrix of points by points.
 
     Squared Euclidean distances between rows of the full embedding are the VQ distances. The exact method decomposes
     the products of units, or of points where these are fewer. Where both are more than 8,000, the leading components
     come from a randomized block Krylov space.
+
+    It is a scikit-learn transformer: a plain array, points by units, is read as pre-activations. Of an array,
+    components beyond the rank of its patterns are zero, as in PCA; of patterns, they are refused.
 
     Parameters
     ----------
@@ -63,19 +92,19 @@ class VQMDS:
         Number of components; None keeps all of them.
     weights : sequence of float, mapping of str to float, or "mean", optional
         One weight per layer, as in :func:`vq_kernel`.
-    seed : int
+    random_state : int
         Seed of the randomized method.
     generator : torch.Generator, optional
-        Draw the start of the randomized method from this generator in place of ``seed``.
+        Draw the start of the randomized method from this generator in place of ``random_state``.
 
     Attributes
     ----------
     embedding_ : array, shape (n, n_components)
         The points, after :meth:`fit`.
     eigenvalues_ : array, shape (n_components,)
-        Eigenvalues of the centered kernel -B / 2, positive, in descending order.
+        Eigenvalues of the centered kernel -B / 2, positive, in descending order; 0 beyond the rank.
     eigenvectors_ : array, shape (n, n_components)
-        Its unit eigenvectors; the entry of largest magnitude is positive.
+        Its unit eigenvectors; the entry of largest magnitude is positive. NaN beyond the rank.
     method_ : str
         ``"units"``, ``"points"`` or ``"randomized"``.
     residual_ : float
@@ -83,60 +112,83 @@ class VQMDS:
 
     Examples
     --------
-    >>> from metriscope.vq.capture.patterns import Layer
     >>> p = Patterns((Layer("act", 8, "relu"),), np.array([[0], [1], [3]], np.uint8))
     >>> VQMDS(n_components=2).fit(p).embedding_.shape
     (3, 2)
+    >>> VQMDS(n_components=1).fit_transform([[1.0, -1.0], [2.0, 1.0]]).round(3)
+    array([[ 0.5], [-0.5]])
     """
 
+    _records = (Layer,)
+
     def __init__(
-        self, n_components: int | None = 3, weights: Weights = None, seed: int = 0, generator: Generator | None = None
+        self,
+        n_components: int | None = 3,
+        weights: Weights = None,
+        random_state: int = 0,
+        generator: Generator | None = None,
     ) -> None:
         self.n_components, self.weights = n_components, weights
-        self.seed, self.generator = seed, generator
+        self.random_state, self.generator = random_state, generator
 
-    def fit(self, p: Patterns) -> VQMDS:
-        """Find the embedding of the points of ``p``."""
-        _check(p, self.n_components)
+    def fit(self, X: Any, y: None = None) -> VQMDS:
+        """Find the embedding of patterns, or of the patterns of an array of pre-activations."""
+        if self.n_components is not None:
+            integer(self.n_components, "n_components")
+        if isinstance(X, Patterns):
+            _check_size(X)
+            self._finish(X, self._axes_of(X, self.n_components), 0)
+            self.n_features_in_ = X.width
+            self.__dict__.pop("feature_names_in_", None)
+            return self
+        p = sign_patterns(points(self, X, ensure_min_samples=2))
+        try:
+            found = self._axes_of(p, self.n_components)
+        except _RankError as error:
+            found = self._axes_of(p, error.rank) if error.rank else _Axes.none(8 * p.packed.shape[1])
+        self._finish(p, found, (self.n_components or len(found.values)) - len(found.values))
+        return self
+
+    def _axes_of(self, p: Patterns, wanted: int | None) -> _Axes:
         self.method_ = _method(len(p), 8 * p.packed.shape[1])
         scale = _scale(p, self.weights)
         if self.method_ == "units":
-            found = _by_units(p.packed, scale, self.n_components)
-        elif self.method_ == "points":
-            found = _by_points(p, scale, self.n_components, self.weights)
-        else:
-            drawn = stream(self.seed, "vqmds") if self.generator is None else self.generator
-            found = _by_chance(p.packed, scale, self.n_components, drawn)
-        self._finish(p, found)
-        return self
+            return _by_units(p.packed, scale, wanted)
+        if self.method_ == "points":
+            return _by_points(p, scale, wanted, self.weights)
+        drawn = stream(self.random_state, "vqmds") if self.generator is None else self.generator
+        return _by_chance(p.packed, scale, wanted, drawn)
 
-    def _finish(self, p: Patterns, found: _Axes) -> None:
+    def _finish(self, p: Patterns, found: _Axes, beyond: int) -> None:
         embedding = project(p.packed, tables_of(found.axes))
         middle = embedding.mean(0)
         embedding -= middle
         leading = np.abs(embedding).argmax(0)
         signs = np.sign(embedding[leading, np.arange(embedding.shape[1])])
         embedding *= signs
-        self.eigenvalues_, self.residual_ = found.values, found.residual
-        self.embedding_, self.eigenvectors_ = embedding, embedding / np.linalg.norm(embedding, axis=0)
+        with np.errstate(invalid="ignore"):
+            vectors = embedding / np.linalg.norm(embedding, axis=0)
+        self.eigenvalues_, self.residual_ = np.pad(found.values, (0, beyond)), found.residual
+        self.embedding_ = np.pad(embedding, ((0, 0), (0, beyond)))
+        self.eigenvectors_ = np.pad(vectors, ((0, 0), (0, beyond)), constant_values=np.nan)
         self._layers, self._axes, self._middle = p.layers, found.axes * signs, middle * signs
+        self._n_features_out = self.embedding_.shape[1]
 
-    def fit_transform(self, p: Patterns) -> Float64[np.ndarray, "n k"]:
-        """Return the embedding of the points of ``p``."""
-        return self.fit(p).embedding_
+    def fit_transform(self, X: Any, y: None = None) -> Float64[np.ndarray, "n k"]:
+        """Return the embedding of the points."""
+        return self.fit(X).embedding_
 
-    def transform(self, q: Patterns) -> Float64[np.ndarray, "m k"]:
+    def transform(self, X: Any) -> Float64[np.ndarray, "m k"]:
         """Return new points of the same layers, projected onto the fitted axes."""
-        if not hasattr(self, "_axes"):
-            raise ValueError("this VQMDS has no axes yet: call fit with patterns first")
-        check_same_layers(self._layers, instance(q, "q", Patterns).layers)
-        return project(q.packed, tables_of(self._axes)) - self._middle
+        check_is_fitted(self)
+        q = X if isinstance(X, Patterns) else sign_patterns(points(self, X, reset=False))
+        check_same_layers(self._layers, q.layers)
+        found = project(q.packed, tables_of(self._axes)) - self._middle
+        return np.pad(found, ((0, 0), (0, self._n_features_out - found.shape[1])))
 
 
-def _check(p: Patterns, wanted: int | None) -> None:
-    if wanted is not None:
-        integer(wanted, "n_components")
-    if len(instance(p, "p", Patterns)) < 2:
+def _check_size(p: Patterns) -> None:
+    if len(p) < 2:
         raise ValueError(f"an embedding needs at least two points, got {len(p)}")
 
 
@@ -197,9 +249,9 @@ def _floor(values: Float64[np.ndarray, " k"], side: int) -> float:
 
 def _check_rank(wanted: int, rank: int, points: int) -> None:
     if rank == 0:
-        raise ValueError(f"all {points} points have the same pattern: an embedding needs two that differ")
+        raise _RankError(f"all {points} points have the same pattern: an embedding needs two that differ", 0)
     if wanted > rank:
-        raise ValueError(f"n_components={wanted}, but the patterns of the {points} points have only rank {rank}")
+        raise _RankError(f"n_components={wanted}, but the patterns of the {points} points have only rank {rank}", rank)
 
 
 def _by_chance(packed: Packed, scale: Units, wanted: int | None, generator: Generator) -> _Axes:

@@ -1,34 +1,25 @@
-"""Estimators for scikit-learn: novelty by Mahalanobis distance, classes by distance to prototypes.
+"""Novelty by Mahalanobis distance, from moments that can be merged, so that points may come in parts.
 
-Axes: ``n`` points, ``d`` features, ``k`` classes. Everything is computed in float64.
+Axes: ``n`` points, ``d`` features. Everything is computed in float64.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal
 
 import numpy as np
 import torch
 from jaxtyping import Float64, Int64
-from sklearn.base import BaseEstimator, ClassifierMixin, OutlierMixin
-from sklearn.utils import check_random_state
-from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_is_fitted, validate_data
-from threadpoolctl import threadpool_limits
-from torch import Tensor, nn
+from sklearn.base import BaseEstimator, OutlierMixin
+from sklearn.utils.validation import check_is_fitted
 
-from metriscope.common.validation import contiguous, integer, label_array, number, one_of, plain_array, real_array
+from metriscope.common.validation import number, one_of, real_array
 from metriscope.functional import mahalanobis, whitening_factor
-from metriscope.nn import Neg, OffsetL2, build, stack_state, unstack
-from metriscope.rng import stream
-from metriscope.train import Cohort, Protocol, StackedEngine
+from metriscope.runs.estimators import SavedEstimator, points
 
-__all__ = ["DistanceClassifier", "MahalanobisNovelty"]
+__all__ = ["MahalanobisNovelty", "StreamMoments", "ledoit_wolf_shrinkage", "merge", "moments", "priorities"]
 
-RandomState: TypeAlias = int | np.random.RandomState | None
-
-_BATCH = 256
 # How many points are kept to set the threshold: enough to estimate a share of 10 % to within 0.3 percentage points.
 _KEPT = 8192
 
@@ -107,7 +98,7 @@ def ledoit_wolf_shrinkage(found: StreamMoments) -> float:
     return float(min(noise, spread) / spread) if spread > 0 and noise > 0 else 0.0
 
 
-class MahalanobisNovelty(OutlierMixin, BaseEstimator):  # type: ignore[misc]
+class MahalanobisNovelty(OutlierMixin, SavedEstimator, BaseEstimator):  # type: ignore[misc]
     """A novelty detector: the Mahalanobis distance to all points seen so far.
 
     ``novelty`` is the distance: larger means less like the training points. ``score_samples``,
@@ -128,6 +119,8 @@ class MahalanobisNovelty(OutlierMixin, BaseEstimator):  # type: ignore[misc]
     array([0.    , 1.4142])
     """
 
+    _records = (StreamMoments,)
+
     moments_: StreamMoments
     location_: Float64[np.ndarray, " d"]
     covariance_: Float64[np.ndarray, "d d"]
@@ -143,7 +136,7 @@ class MahalanobisNovelty(OutlierMixin, BaseEstimator):  # type: ignore[misc]
     def fit(self, X: Any, y: None = None) -> MahalanobisNovelty:
         """Estimate the mean and covariance of ``X`` and set the threshold."""
         self._check_parameters()
-        x = _points(self, X, ensure_min_samples=2)
+        x = points(self, X, ensure_min_samples=2)
         self._learn(moments(x))
         self._keep(x, 0)
         # Points that do not vary have no distances: raise the error here, not at the first prediction.
@@ -154,7 +147,7 @@ class MahalanobisNovelty(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         """Add the points of ``X``; the result is that of fitting all points seen so far at once."""
         self._check_parameters()
         begun = hasattr(self, "moments_")
-        x = _points(self, X, reset=not begun)
+        x = points(self, X, reset=not begun)
         before = self.moments_.count if begun else 0
         self._learn(merge(self.moments_, moments(x)) if begun else moments(x))
         self._keep(x, before)
@@ -180,7 +173,7 @@ class MahalanobisNovelty(OutlierMixin, BaseEstimator):  # type: ignore[misc]
     def novelty(self, X: Any) -> Float64[np.ndarray, " n"]:
         """Return the Mahalanobis distance of each point: larger means more novel."""
         check_is_fitted(self)
-        return self._distances(_points(self, X, reset=False))
+        return self._distances(points(self, X, reset=False))
 
     def score_samples(self, X: Any) -> Float64[np.ndarray, " n"]:
         """Return the negative distance of each point: larger means more normal."""
@@ -214,103 +207,6 @@ class MahalanobisNovelty(OutlierMixin, BaseEstimator):  # type: ignore[misc]
         return mahalanobis(torch.tensor(x), torch.tensor(self.location_), factor).numpy()
 
 
-class DistanceClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
-    """A classifier that chooses the nearest prototype, each with its own weighted distance, trained with Adam.
-
-    Prototypes start at the means of the classes. The trained network is ``network_``, an ``nn.Sequential`` that takes
-    unscaled features and returns negative distances; its head is :class:`metriscope.nn.OffsetL2`.
-
-    Parameters
-    ----------
-    hidden : int or None
-        The number of units of a hidden layer with absolute values, after which distances are measured; None for no
-        hidden layer.
-    max_iter : int
-        The number of epochs.
-    lr : float
-        The learning rate.
-    random_state : int, numpy.random.RandomState or None
-        What the network and the order of points are drawn from: the same integer gives the same network, None another
-        one each time.
-
-    Examples
-    --------
-    >>> x = np.array([[0.0, 0.0], [0.0, 1.0], [5.0, 5.0], [5.0, 6.0]])
-    >>> DistanceClassifier().fit(x, ["a", "a", "b", "b"]).predict([[1.0, 1.0], [4.0, 4.0]]).tolist()
-    ['a', 'b']
-    """
-
-    classes_: np.ndarray
-    network_: nn.Sequential
-    n_iter_: int
-
-    def __init__(
-        self, hidden: int | None = None, max_iter: int = 30, lr: float = 0.05, random_state: RandomState = 0
-    ) -> None:
-        self.hidden = hidden
-        self.max_iter = max_iter
-        self.lr = lr
-        self.random_state = random_state
-
-    def fit(self, X: Any, y: Any) -> DistanceClassifier:
-        """Learn the prototypes and the weights of their distances."""
-        self._check_parameters()
-        x, y = validate_data(self, _untensored(X), _untensored(y, "y"), dtype=np.float64)
-        x = contiguous(x)
-        # Labels that are too large for an integer are valid labels, and no reason to warn.
-        with np.errstate(invalid="ignore"):
-            check_classification_targets(y)
-        self.classes_, labels = np.unique(y, return_inverse=True)
-        points, targets = torch.tensor(x), torch.tensor(labels)
-        mean, scale = points.mean(0), points.std(0, correction=0)
-        # A feature that never changes has a scale of zero, which must not be divided by.
-        scale = torch.where(scale > 0, scale, 1.0)
-        seed = self._seed()
-        scaled, network = (points - mean) / scale, self._network(points.shape[1], seed)
-        _start_at_means(network, scaled, targets)
-        protocol = Protocol(epochs=self.max_iter, lr=self.lr, batch_size=_BATCH, loss="cross-entropy")
-        self.network_ = _unscaled(_trained(network, (scaled, targets), protocol, seed), mean, scale)
-        self.n_iter_ = self.max_iter
-        return self
-
-    def decision_function(self, X: Any) -> np.ndarray:
-        """Return negative distances to the prototypes; for two classes, the first distance minus the second."""
-        scores = self._scores(X).numpy()
-        return scores[:, 1] - scores[:, 0] if scores.shape[1] == 2 else scores
-
-    def predict_proba(self, X: Any) -> Float64[np.ndarray, "n k"]:
-        """Return the softmax of the negative distances."""
-        return self._scores(X).softmax(1).numpy()
-
-    def predict(self, X: Any) -> np.ndarray:
-        """Return the class of the nearest prototype."""
-        nearest = self._scores(X).argmax(1).numpy()
-        return self.classes_[nearest]
-
-    def _scores(self, X: Any) -> Tensor:
-        check_is_fitted(self)
-        x = _points(self, X, reset=False)
-        with torch.no_grad():
-            return self.network_(torch.tensor(x))
-
-    def _check_parameters(self) -> None:
-        if self.hidden is not None:
-            integer(self.hidden, "hidden")
-        integer(self.max_iter, "max_iter", least=0)
-        number(self.lr, "lr", "(0, inf)")
-
-    def _seed(self) -> int:
-        if self.random_state is None or isinstance(self.random_state, np.random.RandomState):
-            return int(check_random_state(self.random_state).randint(2**31 - 1))
-        return integer(self.random_state, "random_state", least=None)
-
-    def _network(self, features: int, seed: int) -> nn.Sequential:
-        generator, classes = stream(seed, "distance-classifier"), len(self.classes_)
-        if self.hidden is None:
-            return nn.Sequential(OffsetL2(features, classes, generator=generator), Neg()).double()
-        return build("abs-l2-neg", features, self.hidden, classes, generator=generator).double()
-
-
 def priorities(places: Int64[np.ndarray, " n"]) -> np.ndarray:
     """Return a pseudorandom number for each position in a stream, always the same (Steele et al. 2014, SplitMix).
 
@@ -324,49 +220,3 @@ def priorities(places: Int64[np.ndarray, " n"]) -> np.ndarray:
         z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
         z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return z ^ (z >> np.uint64(31))
-
-
-def _points(estimator: BaseEstimator, X: Any, **options: Any) -> Float64[np.ndarray, "n d"]:
-    # scikit-learn leaves negative strides as they are, which PyTorch refuses.
-    return contiguous(validate_data(estimator, _untensored(X), dtype=np.float64, **options))
-
-
-def _untensored(values: Any, name: str = "X") -> Any:
-    """Return a tensor as an array, and anything else as it is, for scikit-learn to check."""
-    # scikit-learn would read dates as numbers and ignore the mask of masked arrays.
-    odd = isinstance(values, np.ndarray) and values.dtype.kind in "mMV"
-    if odd or isinstance(values, np.ma.MaskedArray):
-        return plain_array(values, name)
-    if not isinstance(values, Tensor):
-        return values
-    return real_array(values, name) if name == "X" else label_array(values, name, len(values) if values.ndim else 1)
-
-
-def _start_at_means(network: nn.Sequential, x: Tensor, labels: Tensor) -> None:
-    """Put each class's prototype at the mean of its points, in the inputs of the head."""
-    with torch.no_grad():
-        features = network[:-2](x)
-        means = [features[labels == label].mean(0) for label in range(int(labels.max()) + 1)]
-        network[-2].get_parameter("mu").copy_(torch.stack(means))
-
-
-def _trained(network: nn.Sequential, data: tuple[Tensor, Tensor], protocol: Protocol, seed: int) -> nn.Sequential:
-    engine = StackedEngine(network, *data, protocol, (seed,))
-    cohort = Cohort("the classifier", engine, stack_state([network]), protocol)
-    # Small batches gain nothing from more threads, and one thread sums in the same order on any machine.
-    with threadpool_limits(limits=1):
-        cohort.advance(protocol.epochs)
-    return unstack(network, cohort.parameters, 0)
-
-
-def _unscaled(network: nn.Sequential, mean: Tensor, scale: Tensor) -> nn.Sequential:
-    """Move the scaling of the features into the first layer, so that the network takes unscaled features."""
-    first = network[0]
-    with torch.no_grad():
-        if isinstance(first, OffsetL2):
-            first.mu.mul_(scale).add_(mean)
-            first.alpha.div_(scale)
-        elif isinstance(first, nn.Linear):
-            first.weight.div_(scale)
-            first.bias.sub_(first.weight @ mean)
-    return network
