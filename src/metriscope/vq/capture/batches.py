@@ -26,12 +26,24 @@ _LABELS = frozenset({"label", "labels", "label_ids", "target", "targets", "y"})
 
 @dataclass(frozen=True)
 class Batch:
-    """The arguments of one call of a model, its number of points, and the shape of a point of floats."""
+    """The arguments of one call of a model, its number of points, the shape of a point of floats, the axis of points."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     points: int
     form: tuple[int, ...] | None
+    axis: int = 0
+
+    def take(self, rows: Tensor) -> Batch:
+        """Return some of the points."""
+
+        def some(value: Any) -> Any:
+            held = isinstance(value, Tensor) and value.ndim > self.axis and value.shape[self.axis] == self.points
+            return value.index_select(self.axis, rows.to(value.device)) if held else value
+
+        named = {name: some(value) for name, value in self.kwargs.items()}
+        form = self.form
+        return Batch(tuple(some(value) for value in self.args), named, len(rows), form, self.axis)
 
 
 def as_points(data: Any, name: str) -> Any:

@@ -5,14 +5,15 @@ Axes: N points, H bits. At any time memory holds one batch of activations, and H
 Captured are ReLU, LeakyReLU, PReLU, RReLU, Abs, Threshold, Hardtanh, ReLU6, Hardsigmoid, Hardshrink, Softshrink, clamps
 whose interval holds zero, max pools, and by the sign of their pre-activation GELU, SiLU, Mish, Hardswish, ELU, SELU,
 CELU, Sigmoid, LogSigmoid, Tanh, Softplus, Softsign, Tanhshrink and GLU (its gate): as modules, functions, methods,
-operators and in-place forms alike. Not captured are maxima and comparisons written by hand (``torch.maximum``,
-``torch.where``), softmax, and the gates inside PyTorch's own LSTM and GRU.
+operators and in-place forms alike. After the first batch, a few of its points are run once more, in another number: this
+tells which axis of each activation holds the points, and what else ran that may be an activation, such as maxima
+and comparisons written by hand. It is named in ``missed``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, fields, replace
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
@@ -24,9 +25,11 @@ from metriscope.common.model_state import Runner, in_eval_mode, random_states_ke
 from metriscope.common.validation import instance, integer, one_of
 from metriscope.vq.capture.activation_calls import KINDS
 from metriscope.vq.capture.batches import Batch, Reader, as_points, expected_points, split
+from metriscope.vq.capture.missed import Missed, MissedOperation
 from metriscope.vq.capture.packing import RowBuffer
 from metriscope.vq.capture.patterns import Layer, Patterns, point_ids
-from metriscope.vq.capture.watching import ActivationSite, Choice, Conv, NotFinite, Wanted, Watch
+from metriscope.vq.capture.probing import Findings, Probe, other_points
+from metriscope.vq.capture.watching import NOT_POINTS, ActivationSite, Choice, Conv, NotFinite, Wanted, Watch
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -42,6 +45,8 @@ def capture(
     device: torch.device | str | None = None,
     ids: Any = None,
     conv: Conv = "positions",
+    *,
+    strict: bool = False,
 ) -> Patterns:
     """Return the sign patterns of every point in every activation of a model, or in the chosen ``layers``.
 
@@ -65,17 +70,19 @@ def capture(
     conv : {"positions", "channels"}
         ``"positions"`` takes every position of a convolution, or token of a sequence, as a unit of its own;
         ``"channels"`` pools them: a channel's bit is 1 if it is 1 at any position.
+    strict : bool
+        Refuse a model in which something ran that may be an activation and was not captured, or layers were dropped.
 
     Returns
     -------
     Patterns
-        The packed signs, layers in the order in which they first ran.
+        The packed signs, layers in the order in which they first ran. ``missed`` says what else ran.
 
     Raises
     ------
     ValueError
         If the model runs no known activation or cannot run on the data, if a chosen layer is not there or has no axis
-        of points, or if pre-activations are NaN or infinite.
+        of points, if pre-activations are NaN or infinite, or if ``strict`` and something was missed.
 
     Examples
     --------
@@ -84,13 +91,14 @@ def capture(
     >>> capture(model, torch.tensor([[2.0, -1.0], [-3.0, 1.0]])).signs().tolist()
     [[1, -1, 1], [-1, 1, -1]]
     """
-    session = _Session(model, layers, device, conv)
+    session = _Session(model, layers, device, conv, strict)
     data, batch_size = as_points(data, "data"), integer(batch_size, "batch_size")
     expected = expected_points(data)
     if ids is not None:
         ids = point_ids(ids, expected if isinstance(data, Tensor | np.ndarray | Mapping) else None)
     rows = _rows(session, data, batch_size, expected)
-    return Patterns(session.watch.layers, rows, None if ids is None else point_ids(ids, len(rows)))
+    named = None if ids is None else point_ids(ids, len(rows))
+    return Patterns(session.watch.layers, rows, named, session.missed)
 
 
 def describe(model: nn.Module, batch: Any, layers: Wanted = None, conv: Conv = "positions") -> Description:
@@ -110,7 +118,7 @@ def describe(model: nn.Module, batch: Any, layers: Wanted = None, conv: Conv = "
     Returns
     -------
     Description
-        The layers that would be captured, and the activations that would not, each with the reason.
+        The layers that would be captured, the activations that would not, each with the reason, and what else ran.
 
     Raises
     ------
@@ -124,12 +132,14 @@ def describe(model: nn.Module, batch: Any, layers: Wanted = None, conv: Conv = "
     1      relu     3  3      yes     module
     3      gelu     3  3      no      module
     2 layers, 6 bits, 2 bytes per point
+    2 layers taken; nothing missed
     """
     session, batch = _Session(model, layers, None, conv), as_points(batch, "batch")
     with random_states_kept(), in_eval_mode(session.model):
-        if session.run(batch, strict=False) is None:
+        if session.run(batch, choosing=False) is None:
             raise ValueError("batch must hold at least one point, got none")
-    return Description(session.watch.layers, tuple(site for site in session.watch.sites.values() if site.reason))
+    others = tuple(site for site in session.watch.sites.values() if site.reason)
+    return Description(session.watch.layers, others, session.missed)
 
 
 @dataclass(frozen=True, repr=False)
@@ -142,6 +152,8 @@ class Description:
         The layers that would be captured.
     others : tuple of ActivationSite
         The activations that would not be, with their ``layer`` and the ``reason``.
+    missed : Missed
+        What ran and would not be captured, as in ``Patterns.missed``.
 
     Examples
     --------
@@ -152,6 +164,7 @@ class Description:
 
     layers: tuple[Layer, ...]
     others: tuple[ActivationSite, ...] = ()
+    missed: Missed = Missed(0)
 
     def to_pandas(self) -> DataFrame:
         """Return one row per layer that would be taken."""
@@ -169,7 +182,8 @@ class Description:
             for a, b, c, d, e, f in rows
         ]
         bits, row = sum(layer.width for layer in self.layers), sum(layer.bytes for layer in self.layers)
-        return "\n".join([*lines, f"{len(self.layers)} layers, {bits:,} bits, {row:,} bytes per point"])
+        total = f"{len(self.layers)} layers, {bits:,} bits, {row:,} bytes per point"
+        return "\n".join([*lines, total, str(self.missed)])
 
     __repr__ = __str__
 
@@ -216,23 +230,47 @@ def _rows(session: _Session, data: Any, batch_size: int, expected: int | None) -
 class _Session:
     """A model, the chosen layers, and what has been captured so far."""
 
-    def __init__(self, model: nn.Module, layers: Wanted, device: torch.device | str | None, conv: Conv) -> None:
-        self.model, self._conv = unwrapped(instance(model, "model", nn.Module)), conv
+    def __init__(
+        self, model: nn.Module, layers: Wanted, device: torch.device | str | None, conv: Conv, strict: bool = False
+    ) -> None:
+        self.model, self._conv, self._strict = unwrapped(instance(model, "model", nn.Module)), conv, strict
         one_of(conv, "conv", get_args(Conv))
-        self._choice = Choice(layers)
+        self._choice, self._all = Choice(layers), layers is None
         self._run = Runner(self.model, device)
         self._read = Reader(self.model, self._run.device)
         self.watch = Watch(self.model, self._run.weights, self._choice, conv)
+        self._findings = Findings()
         self._form: tuple[int, ...] | None = None
         self._first = True
 
-    def run(self, raw: Any, strict: bool = True) -> list[UInt8[np.ndarray, "n _"]] | None:
+    def run(self, raw: Any, choosing: bool = True) -> list[UInt8[np.ndarray, "n _"]] | None:
         """Return the packed bits of a batch, one array per layer; None if it holds no points."""
         batch = self._read(raw)
         del raw
         if batch.points == 0:
             return None
         self._check_form(batch)
+        self._forward(batch)
+        if self._first:
+            self._learn(batch)
+            self._check_found(choosing)
+        self._first = False
+        return self.watch.parts()
+
+    def _learn(self, batch: Batch) -> None:
+        """Run a probe, and the first batch again if the probe shows that its layers were not read as they should be."""
+        hooked = any(module._forward_hooks or module._forward_pre_hooks for module in self.model.modules())
+        for hooks in (False, True) if hooked else (True,):
+            self._findings = found = self._probe(batch, hooks)
+            agrees = self.watch.agrees(found)
+            if agrees and not (found.problem or self.watch.mixed or self.watch.unchecked):
+                break
+        if not agrees:
+            self.watch.learn(found)
+            self._forward(batch)
+        self.watch.forget()
+
+    def _forward(self, batch: Batch) -> None:
         try:
             with self.watch.batch(batch.points):
                 self._run(*batch.args, **batch.kwargs)
@@ -244,10 +282,41 @@ class _Session:
                 raise
             said = str(error).splitlines()[0]
             raise ValueError(f"the model does not run on a batch of data {_form(batch)}: {said}") from error
-        if self._first:
-            self._check_found(strict)
-        self._first = False
-        return self.watch.parts()
+
+    def _probe(self, batch: Batch, hooks: bool) -> Findings:
+        """Return what a probe finds on another number of points, or on the same if the model runs on no other."""
+        problem = ""
+        for some in (other_points, lambda same: same):
+            try:
+                found = Probe(self.model, self._run.weights).run(self._run, some(batch), hooks)
+                if found.renamed:
+                    found = Probe(self.model, self._run.weights, found.renamed).run(self._run, some(batch), hooks)
+            except Exception as error:  # noqa: BLE001  whatever a model raises; the model has run on the batch itself
+                problem = problem or f"the model does not run on another number of points ({_said(error)})"
+            else:
+                return replace(found, problem=problem)
+        return Findings(problem=problem)
+
+    @property
+    def missed(self) -> Missed:
+        """Return what ran and was not captured."""
+        layers, sites = self.watch.layers, self.watch.sites.values()
+        dropped = [
+            MissedOperation(site.layer.kind, "dropped", site.reason, 1, site.layer.name)
+            for site in sites
+            if site.reason == NOT_POINTS
+        ]
+        return Missed(len(layers), (*self._findings.operations, *dropped), tuple(self._doubts()))
+
+    def _doubts(self) -> Iterator[str]:
+        taken = {layer.name for layer in self.watch.layers}
+        unchecked, mixed = taken.intersection(self.watch.unchecked), taken.intersection(self.watch.mixed)
+        if self._findings.problem:
+            yield f"not checked which axis holds the points: {self._findings.problem}"
+        elif unchecked:
+            yield f"not checked which axis of {_layers(unchecked)} holds the points"
+        if mixed:
+            yield f"rows of {_layers(mixed)} change with the other points of a batch, or by chance"
 
     def _check_form(self, batch: Batch) -> None:
         """Raise if points do not have the shape of the first ones; positions that are pooled may vary in number."""
@@ -257,17 +326,29 @@ class _Session:
         if form != self._form:
             raise ValueError(f"a batch has points of shape {form}, but those of the first batch have {self._form}")
 
-    def _check_found(self, strict: bool) -> None:
+    def _check_found(self, choosing: bool) -> None:
         """Check that activations ran, that every choice matched one, and that the chosen layers can be captured."""
         sites = self.watch.sites.values()
         if not sites:
-            raise ValueError(f"the model ran no known activation; the known ones are {', '.join(sorted(KINDS))}")
+            ran = f" ({self.missed})" if self.missed else ""
+            raise ValueError(f"the model ran no known activation{ran}; the known ones are {', '.join(sorted(KINDS))}")
         unmatched = self._choice.unmatched()
         there = ", ".join(f"{site.layer.name!r} ({site.layer.kind})" for site in sites)
         if unmatched:
             raise ValueError(f"no layer matches {', '.join(unmatched)}; there are {there}")
         fault = next((site.fault for site in sites if site.fault), "")
-        if fault and strict:
+        if fault and choosing and not (self._all and self.watch.layers):
             raise ValueError(f"{fault}; leave it out with layers=")
-        if not self.watch.layers and strict:
+        if not self.watch.layers and choosing:
             raise ValueError(f"no activation was selected among {there}")
+        if self._strict and self.missed:
+            raise ValueError(f"strict: {self.missed}")
+
+
+def _said(error: Exception) -> str:
+    lines = str(error).splitlines()
+    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+
+
+def _layers(names: Collection[str]) -> str:
+    return f"{len(names)} layer{'' if len(names) == 1 else 's'}"
