@@ -209,7 +209,7 @@ WAYS = (
     Way("nn.GLU()", lambda: nn.Sequential(nn.Linear(4, 6), nn.GLU()), ("glu",), group="known"),
     Way("F.relu(x).square()", calls(lambda x: F.relu(x).square()), ("relu",), ("pow",), group="known"),
     Way("nn.MaxPool1d(2)", lambda: nn.MaxPool1d(2), ("max_pool",), (), (3, 8), group="known"),
-    Way("0.5 * x * (1 + torch.tanh(...))", calls(gelu_by_tanh), ("tanh",), ("pow",)),
+    Way("0.5 * x * (1 + torch.tanh(...))", calls(gelu_by_tanh), ("tanh",)),
     Way("torch.where(x > 0, x, 0)", calls(lambda x: torch.where(x > 0, x, 0)), (), ("where",)),
     Way("torch.where(x > 0, x, 0.1 * x)", calls(lambda x: torch.where(x > 0, x, 0.1 * x)), (), ("where",)),
     Way(

@@ -46,6 +46,7 @@ def capture(
     ids: Any = None,
     conv: Conv = "positions",
     *,
+    points_axis: int = 0,
     strict: bool = False,
 ) -> Patterns:
     """Return the sign patterns of every point in every activation of a model, or in the chosen ``layers``.
@@ -70,6 +71,9 @@ def capture(
     conv : {"positions", "channels"}
         ``"positions"`` takes every position of a convolution, or token of a sequence, as a unit of its own;
         ``"channels"`` pools them: a channel's bit is 1 if it is 1 at any position.
+    points_axis : int
+        Axis of the data's tensors that holds the points: 1 for data of shape (tokens, points, features). Which axis of an
+        activation holds them is found by running the model on two numbers of points.
     strict : bool
         Refuse a model in which something ran that may be an activation and was not captured, or layers were dropped.
 
@@ -91,9 +95,9 @@ def capture(
     >>> capture(model, torch.tensor([[2.0, -1.0], [-3.0, 1.0]])).signs().tolist()
     [[1, -1, 1], [-1, 1, -1]]
     """
-    session = _Session(model, layers, device, conv, strict)
     data, batch_size = as_points(data, "data"), integer(batch_size, "batch_size")
-    expected = expected_points(data)
+    session = _Session(model, layers, device, conv, strict=strict, axis=integer(points_axis, "points_axis", 0))
+    expected = expected_points(data, points_axis)
     if ids is not None:
         ids = point_ids(ids, expected if isinstance(data, Tensor | np.ndarray | Mapping) else None)
     rows = _rows(session, data, batch_size, expected)
@@ -214,7 +218,7 @@ def _rows(session: _Session, data: Any, batch_size: int, expected: int | None) -
     """Return the packed bits of all batches, of which no more than one is held at a time."""
     rows: RowBuffer | None = None
     with random_states_kept(), in_eval_mode(session.model):
-        for batch in split(data, batch_size):
+        for batch in split(data, batch_size, session.axis):
             parts = session.run(batch)
             del batch
             if parts is None:
@@ -231,17 +235,24 @@ class _Session:
     """A model, the chosen layers, and what has been captured so far."""
 
     def __init__(
-        self, model: nn.Module, layers: Wanted, device: torch.device | str | None, conv: Conv, strict: bool = False
+        self,
+        model: nn.Module,
+        layers: Wanted,
+        device: torch.device | str | None,
+        conv: Conv,
+        *,
+        strict: bool = False,
+        axis: int = 0,
     ) -> None:
         self.model, self._conv, self._strict = unwrapped(instance(model, "model", nn.Module)), conv, strict
         one_of(conv, "conv", get_args(Conv))
         self._choice, self._all = Choice(layers), layers is None
         self._run = Runner(self.model, device)
-        self._read = Reader(self.model, self._run.device)
+        self._read = Reader(self.model, self._run.device, axis)
         self.watch = Watch(self.model, self._run.weights, self._choice, conv)
         self._findings = Findings()
         self._form: tuple[int, ...] | None = None
-        self._first = True
+        self._first, self.axis = True, axis
 
     def run(self, raw: Any, choosing: bool = True) -> list[UInt8[np.ndarray, "n _"]] | None:
         """Return the packed bits of a batch, one array per layer; None if it holds no points."""

@@ -47,6 +47,7 @@ _LINEAR = frozenset(
     _sparse_mm _sparse_addmm _sparse_sum sparse_mask mv dot vdot mm bmm baddbmm matmul mul div true_divide inner outer
     einsum tensordot _trilinear bilinear segment_reduce _dimI _dimV sym_size sym_numel sym_stride is_same_size
     isnan isinf isfinite isposinf isneginf equal allclose _assert_scalar _assert_tensor_metadata
+    as_strided squeeze unsqueeze t transpose swapdims swapaxes permute detach alias view expand
     _pack_padded_sequence _pad_packed_sequence record_stream
     """.split()
 )

@@ -179,9 +179,7 @@ class Probe(Listener):
         if not view.depends(source):
             found.shared.add(name)
         found.below |= call.seen == "operator" and view.below
-        view.recorded += 1
-        if call.seen == "operator":
-            view.begin_part(call.kind, self._number - 1)
+        view.record(call, source, self._number - 1)
 
 
 @contextmanager
@@ -270,6 +268,7 @@ class OperatorView(TorchDispatchMode):
         self._decisions: dict[int, tuple[StorageWeakRef, frozenset[Event]]] = {}
         self._begun: tuple[str, int] | None = None
         self._parts: dict[int, tuple[str, int, int]] = {}
+        self._powers: dict[int, tuple[int, Event]] = {}
 
     def add_input(self, value: Tensor) -> None:
         """Mark an input of the model: real numbers are signals, whole numbers are decisions."""
@@ -292,9 +291,13 @@ class OperatorView(TorchDispatchMode):
         """Return whether a tensor depends on the points in any way."""
         return self.is_signal(value) or bool(self._decided([value]))
 
-    def begin_part(self, kind: str, number: int) -> None:
-        """Remember a recorded operator that may be a part: softsign is computed from abs, and tanhshrink from tanh."""
-        self._begun = (kind, number) if kind in ("abs", "tanh") else None
+    def record(self, call: Call, source: Tensor, number: int) -> None:
+        """Take note of a recorded activation, which may be a part: softsign is computed from abs, GELU from tanh."""
+        self.recorded += 1
+        self._begun = (call.kind, number) if call.seen == "operator" and call.kind in ("abs", "tanh") else None
+        for key, _ in _storages(source) if call.kind == "tanh" else ():
+            if key in self._powers:
+                self._powers[key][1].absorbed = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         # Inside a function that Python called, the mode of functions is set aside.
@@ -341,14 +344,20 @@ class OperatorView(TorchDispatchMode):
                 self._decisions.update((key, (storage, events)) for key, storage in _storages(value))
 
     def _follow(self, name: str, given: list[Tensor], out: Any) -> None:
-        """Recognize softsign, x / (1 + |x|), and tanhshrink, x - tanh(x), around a recorded operator."""
+        """Recognize the formulas of softsign, x / (1 + |x|), tanhshrink, x - tanh(x), and the powers inside a GELU."""
         keys = [next((key for key, _ in _storages(value)), 0) for value in given]
         result = next((key for value in _tensors(out) for key, _ in _storages(value)), 0)
         if self._begun and self._begun[0] == name:
             self._parts[result] = (name, keys[0], self._begun[1])
             self._begun = None
-        elif name == "add" and len(keys) == 1 and keys[0] in self._parts:
+        elif name in ("add", "mul") and len(keys) == 1 and keys[0] in self._parts:
             self._parts[result] = self._parts[keys[0]]
+        elif name == "pow" and self.events and self.events[-1].what == name:
+            self._powers[result] = keys[0], self.events[-1]
+        elif name in ("add", "mul") and (inside := [key for key in keys if key in self._powers]):
+            source, power = self._powers[inside[0]]
+            if {*keys} <= {inside[0], source}:
+                self._powers[result] = source, power
         elif len(keys) == 2 and keys[1] in self._parts:
             kind, source, number = self._parts[keys[1]]
             whole = {("div", "abs"): "softsign", ("sub", "tanh"): "tanhshrink"}.get((name, kind))
