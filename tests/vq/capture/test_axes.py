@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from metriscope.vq import capture
+from metriscope.vq.capture import packing
 from vq.capture.networks import drawn, points
 
 
@@ -95,3 +96,46 @@ def test_a_pool_along_the_points_is_dropped():
     p = capture(Pooled(), points(6, 3))
     assert [layer.kind for layer in p.layers] == ["relu"]
     assert "dropped: 1 (rows are not points)" in str(p.missed)
+
+
+POOLED = {
+    "any": lambda on: on.any(0),
+    "first": lambda on: on[0],
+    "last": lambda on: on[-1],
+    "mean": lambda on: 2 * on.sum(0) >= len(on),
+}
+
+
+class Words(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.linear = nn.Embedding(20, 4), nn.Linear(4, 6)
+
+    def forward(self, input_ids, attention_mask=None):
+        return F.gelu(self.linear(self.embedding(input_ids)))
+
+
+@pytest.mark.parametrize("tokens", POOLED)
+@pytest.mark.parametrize("elsewhere", [False, True])
+def test_tokens_are_pooled_and_padding_does_not_vote(tokens, elsewhere, monkeypatch):
+    if elsewhere:
+        monkeypatch.setattr(packing, "in_numpy", lambda values: False)
+    network = drawn(Words())
+    ids = torch.arange(35).reshape(7, 5) % 20
+    mask = torch.ones(7, 5)
+    mask[2, 3:], mask[4, 0], mask[5] = 0, 0, 0
+    with torch.no_grad():
+        on = (network.linear(network.embedding(ids)) >= 0).numpy()
+    plain = capture(network, {"input_ids": ids}, tokens=tokens)
+    assert plain.layers[0].shape == (6,)
+    assert (np.asarray(plain) == np.array([POOLED[tokens](one) for one in on])).all()
+    padded = capture(network, {"input_ids": ids, "attention_mask": mask}, tokens=tokens, batch_size=3)
+    expected = [POOLED[tokens](one[some]) if some.any() else np.zeros(6) for one, some in zip(on, mask > 0, strict=True)]
+    assert (np.asarray(padded) == np.array(expected)).all()
+
+
+def test_pooled_tokens_leave_convolutions_alone():
+    network = drawn(nn.Sequential(nn.Conv1d(3, 4, 1), nn.ReLU(), nn.Linear(5, 2), nn.GELU()))
+    assert [layer.shape for layer in capture(network, points(6, 3, 5), tokens="mean").layers] == [(4, 5), (2,)]
+    with pytest.raises(ValueError, match="tokens"):
+        capture(network, points(6, 3, 5), tokens="median")

@@ -29,7 +29,7 @@ from metriscope.vq.capture.missed import Missed, MissedOperation
 from metriscope.vq.capture.packing import RowBuffer
 from metriscope.vq.capture.patterns import Layer, Patterns, point_ids
 from metriscope.vq.capture.probing import Findings, Probe, other_points
-from metriscope.vq.capture.watching import NOT_POINTS, ActivationSite, Choice, Conv, NotFinite, Wanted, Watch
+from metriscope.vq.capture.watching import NOT_POINTS, ActivationSite, Choice, Conv, NotFinite, Positions, Tokens, Wanted, Watch
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -46,6 +46,7 @@ def capture(
     ids: Any = None,
     conv: Conv = "positions",
     *,
+    tokens: Tokens | None = None,
     points_axis: int = 0,
     strict: bool = False,
 ) -> Patterns:
@@ -71,6 +72,10 @@ def capture(
     conv : {"positions", "channels"}
         ``"positions"`` takes every position of a convolution, or token of a sequence, as a unit of its own;
         ``"channels"`` pools them: a channel's bit is 1 if it is 1 at any position.
+    tokens : {"any", "first", "last", "mean"}, optional
+        Pool the tokens of a sequence, that is positions of layers whose channels come last, into one bit per feature:
+        1 if it is at any token, at the first or the last one, or at half of them or more. Tokens that the data's
+        ``attention_mask`` leaves out do not count. If not given, ``conv`` decides for tokens as well.
     points_axis : int
         Axis of the data's tensors that holds the points: 1 for data of shape (tokens, points, features). Which axis of an
         activation holds them is found by running the model on two numbers of points.
@@ -96,7 +101,8 @@ def capture(
     [[1, -1, 1], [-1, 1, -1]]
     """
     data, batch_size = as_points(data, "data"), integer(batch_size, "batch_size")
-    session = _Session(model, layers, device, conv, strict=strict, axis=integer(points_axis, "points_axis", 0))
+    axis = integer(points_axis, "points_axis", 0)
+    session = _Session(model, layers, device, Positions(conv, tokens), strict=strict, axis=axis)
     expected = expected_points(data, points_axis)
     if ids is not None:
         ids = point_ids(ids, expected if isinstance(data, Tensor | np.ndarray | Mapping) else None)
@@ -105,7 +111,15 @@ def capture(
     return Patterns(session.watch.layers, rows, named, session.missed)
 
 
-def describe(model: nn.Module, batch: Any, layers: Wanted = None, conv: Conv = "positions") -> Description:
+def describe(
+    model: nn.Module,
+    batch: Any,
+    layers: Wanted = None,
+    conv: Conv = "positions",
+    *,
+    tokens: Tokens | None = None,
+    points_axis: int = 0,
+) -> Description:
     """Return what ``capture`` would capture from a model on data like this batch; printing it gives a table.
 
     Parameters
@@ -118,6 +132,10 @@ def describe(model: nn.Module, batch: Any, layers: Wanted = None, conv: Conv = "
         Which layers to capture, as for :func:`capture`.
     conv : {"positions", "channels"}
         Whether positions are units of their own or pooled, as for :func:`capture`.
+    tokens : {"any", "first", "last", "mean"}, optional
+        How tokens are pooled, as for :func:`capture`.
+    points_axis : int
+        Axis of the batch that holds the points, as for :func:`capture`.
 
     Returns
     -------
@@ -138,7 +156,8 @@ def describe(model: nn.Module, batch: Any, layers: Wanted = None, conv: Conv = "
     2 layers, 6 bits, 2 bytes per point
     2 layers taken; nothing missed
     """
-    session, batch = _Session(model, layers, None, conv), as_points(batch, "batch")
+    axis, batch = integer(points_axis, "points_axis", 0), as_points(batch, "batch")
+    session = _Session(model, layers, None, Positions(conv, tokens), axis=axis)
     with random_states_kept(), in_eval_mode(session.model):
         if session.run(batch, choosing=False) is None:
             raise ValueError("batch must hold at least one point, got none")
@@ -239,17 +258,21 @@ class _Session:
         model: nn.Module,
         layers: Wanted,
         device: torch.device | str | None,
-        conv: Conv,
+        positions: Positions,
         *,
         strict: bool = False,
         axis: int = 0,
     ) -> None:
-        self.model, self._conv, self._strict = unwrapped(instance(model, "model", nn.Module)), conv, strict
-        one_of(conv, "conv", get_args(Conv))
+        self.model, self._strict = unwrapped(instance(model, "model", nn.Module)), strict
+        # The part of a point's shape that may not vary.
+        last = slice(-1, None) if positions.tokens else slice(None)
+        self._fixed = slice(1) if one_of(positions.conv, "conv", get_args(Conv)) == "channels" else last
+        if positions.tokens is not None:
+            one_of(positions.tokens, "tokens", get_args(Tokens))
         self._choice, self._all = Choice(layers), layers is None
         self._run = Runner(self.model, device)
         self._read = Reader(self.model, self._run.device, axis)
-        self.watch = Watch(self.model, self._run.weights, self._choice, conv)
+        self.watch = Watch(self.model, self._run.weights, self._choice, positions)
         self._findings = Findings()
         self._form: tuple[int, ...] | None = None
         self._first, self.axis = True, axis
@@ -283,7 +306,7 @@ class _Session:
 
     def _forward(self, batch: Batch) -> None:
         try:
-            with self.watch.batch(batch.points):
+            with self.watch.batch(batch.points, _mask(batch)):
                 self._run(*batch.args, **batch.kwargs)
         except NotFinite as error:
             raise ValueError(f"{error}{_broken(batch)}") from None
@@ -331,7 +354,7 @@ class _Session:
 
     def _check_form(self, batch: Batch) -> None:
         """Raise if points do not have the shape of the first ones; positions that are pooled may vary in number."""
-        form = batch.form[:1] if batch.form is not None and self._conv == "channels" else batch.form
+        form = None if batch.form is None else batch.form[self._fixed]
         if self._first:
             self._form = form
         if form != self._form:
@@ -354,6 +377,15 @@ class _Session:
             raise ValueError(f"no activation was selected among {there}")
         if self._strict and self.missed:
             raise ValueError(f"strict: {self.missed}")
+
+
+def _mask(batch: Batch) -> np.ndarray | None:
+    """Return which tokens of each point count, if the data says so."""
+    mask = batch.kwargs.get("attention_mask")
+    if not isinstance(mask, Tensor) or mask.ndim != 2:
+        return None
+    moved = mask.movedim(batch.axis, 0)
+    return (moved != 0).cpu().numpy() if len(moved) == batch.points else None
 
 
 def _said(error: Exception) -> str:

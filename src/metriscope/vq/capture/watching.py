@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from metriscope.vq.capture.activation_calls import Call, Reading
 from metriscope.vq.capture.listening import Functions, HandUp, Listener, modules_followed
-from metriscope.vq.capture.packing import pack_reading
+from metriscope.vq.capture.packing import Pooling, pack_reading
 from metriscope.vq.capture.patterns import Layer
 from metriscope.vq.capture.probing import HEAD, Findings, Layout
 
@@ -27,6 +27,8 @@ __all__ = [
     "Conv",
     "Keep",
     "NotFinite",
+    "Positions",
+    "Tokens",
     "Wanted",
     "Watch",
 ]
@@ -34,8 +36,29 @@ __all__ = [
 One: TypeAlias = "str | type[nn.Module] | nn.Module | Callable[[Layer], bool]"
 Wanted: TypeAlias = "One | Sequence[One] | None"
 Conv = Literal["positions", "channels"]
-# What is kept of a reading: given its layer, and the axis of channels if positions are pooled.
-Keep = Callable[[Layer, Reading, "int | None"], np.ndarray]
+Tokens = Literal["any", "first", "last", "mean"]
+# What is kept of a reading: given its layer, and how positions are pooled if they are.
+Keep = Callable[[Layer, Reading, "Pooling | None"], np.ndarray]
+
+
+@dataclass(frozen=True)
+class Positions:
+    """What becomes of positions: each a unit of its own, or pooled into channels.
+
+    ``conv`` says it of all layers, and ``tokens`` how to pool in layers whose channels come last.
+    """
+
+    conv: Conv = "positions"
+    tokens: Tokens | None = None
+
+    def pooling(self, layer: Layer, channels_last: bool, mask: np.ndarray | None) -> Pooling | None:
+        """Return how to pool a layer, None if its positions are kept; positions that a mask leaves out do not vote."""
+        if layer.channel_axis is None:
+            return None
+        if self.tokens is None or not channels_last:
+            return Pooling(layer.channel_axis) if self.conv == "channels" else None
+        places = layer.shape[: layer.channel_axis]
+        return Pooling(layer.channel_axis, self.tokens, mask if mask is not None and places == mask.shape[1:] else None)
 
 
 class Choice:
@@ -111,13 +134,13 @@ class Watch(Listener):
     """
 
     def __init__(
-        self, model: nn.Module, weights: list[Tensor], choice: Choice, conv: Conv, keep: Keep | None = None
+        self, model: nn.Module, weights: list[Tensor], choice: Choice, positions: Positions, keep: Keep | None = None
     ) -> None:
         super().__init__(model, weights)
         self._heads: dict[str, tuple[tuple[int, ...], Tensor]] | None = {} if keep is None else None
         self._keep = keep or _packed
         self.sites: dict[str, ActivationSite] = {}
-        self._choice, self._conv = choice, conv
+        self._choice, self._positions = choice, positions
         self._settled, self._below = False, self.scripted
         self._findings = Findings()
         self._layouts: dict[str, Layout] = {}
@@ -155,9 +178,10 @@ class Watch(Listener):
         return True
 
     @contextmanager
-    def batch(self, points: int) -> Iterator[None]:
-        """Watch what runs inside the block, a forward pass of so many points."""
+    def batch(self, points: int, mask: np.ndarray | None = None) -> Iterator[None]:
+        """Watch what runs inside the block, a forward pass of so many points; ``mask`` says which tokens count."""
         self._begin(points)
+        self._mask = mask
         self._parts: dict[str, np.ndarray] = {}
         below = HandUp() if self._below else nullcontext()
         with modules_followed(self._names, self._inside), Functions(self._call), below:
@@ -183,10 +207,11 @@ class Watch(Listener):
         if not astray:
             reading = layout.apply(reading)
         layer = self._layer(call, reading, name)
-        site = self._site(layer, shape, astray)
+        pooling = self._positions.pooling(layer, self._channels_last, self._mask)
+        site = self._site(layer if pooling is None else _pooled(layer), shape, astray)
         if site.reason:
             return
-        self._parts[name] = self._keep(layer, reading, layer.channel_axis if self._conv == "channels" else None)
+        self._parts[name] = self._keep(layer, reading, pooling)
 
     def _place(self, name: str, reading: Reading) -> tuple[Layout, str]:
         """Return where an activation holds the points, and what is wrong if it does not hold them."""
@@ -213,18 +238,17 @@ class Watch(Listener):
         self._layouts[name] = layout
         return layout, ""
 
-    def _site(self, layer: Layer, shape: tuple[int, ...], astray: str) -> ActivationSite:
+    def _site(self, now: Layer, shape: tuple[int, ...], astray: str) -> ActivationSite:
         """Return what is known about a layer, after checking that the current call agrees with it."""
-        now = _pooled(layer) if self._conv == "channels" else layer
-        known = self.sites.get(layer.name)
+        known = self.sites.get(now.name)
         if known is None:
             known = self._new_site(now, shape, astray)
-            self.sites[layer.name] = known
+            self.sites[now.name] = known
         elif not known.reason and astray:
-            raise ValueError(f"layer {layer.name!r} has the shape {shape} for {self._points} points in a later batch")
+            raise ValueError(f"layer {now.name!r} has the shape {shape} for {self._points} points in a later batch")
         elif not known.reason and (known.layer.shape, known.layer.kind) != (now.shape, now.kind):
             raise ValueError(
-                f"layer {layer.name!r} was {known.layer.kind} of shape {known.layer.shape} in the first batch "
+                f"layer {now.name!r} was {known.layer.kind} of shape {known.layer.shape} in the first batch "
                 f"and is {now.kind} of shape {now.shape} in a later one"
             )
         return known
@@ -238,8 +262,8 @@ class Watch(Listener):
         return ActivationSite(layer, astray, fault if astray else "")
 
 
-def _packed(layer: Layer, reading: Reading, pooled: int | None) -> np.ndarray:
-    packed, finite = pack_reading(reading, pooled)
+def _packed(layer: Layer, reading: Reading, pooling: Pooling | None) -> np.ndarray:
+    packed, finite = pack_reading(reading, pooling)
     if not finite:
         raise NotFinite(f"layer {layer.name!r} ({layer.kind}) has pre-activations that are NaN or infinite")
     return packed
