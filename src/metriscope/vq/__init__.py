@@ -1,7 +1,15 @@
 """Any network's activation patterns: capture, kernel, embedding, comparison, units, novelty, counts, linear regions."""
 
-from metriscope.vq.capture import Description, Layer, Missed, MissedOperation, Patterns, capture
-from metriscope.vq.capture import check_same_points, describe
+from metriscope.vq.capture import (
+    Description,
+    Layer,
+    Missed,
+    MissedOperation,
+    Patterns,
+    capture,
+    check_same_points,
+    describe,
+)
 from metriscope.vq.measures import VQMDS, Alignment, alignment, heat_cosine, pair_counts, vq_blocks, vq_kernel
 from metriscope.vq.regions.exact import linear_regions
 from metriscope.vq.regions.partition import Partition

@@ -83,7 +83,7 @@ def test_points_that_depend_on_each_other_are_told():
     layer = drawn(nn.TransformerEncoderLayer(4, 2, 8, batch_first=False))
     p = capture(layer, points(5, 3, 4))
     assert str(p.missed) == "1 layer taken; rows of 1 layer change with the other points of a batch, or by chance"
-    with pytest.raises(ValueError, match="strict: .* change with the other points"):
+    with pytest.raises(ValueError, match=r"strict: .* change with the other points"):
         capture(layer, points(5, 3, 4), strict=True)
     assert not capture(layer, points(5, 3, 4), points_axis=1).missed
 
@@ -130,7 +130,9 @@ def test_tokens_are_pooled_and_padding_does_not_vote(tokens, elsewhere, monkeypa
     assert plain.layers[0].shape == (6,)
     assert (np.asarray(plain) == np.array([POOLED[tokens](one) for one in on])).all()
     padded = capture(network, {"input_ids": ids, "attention_mask": mask}, tokens=tokens, batch_size=3)
-    expected = [POOLED[tokens](one[some]) if some.any() else np.zeros(6) for one, some in zip(on, mask > 0, strict=True)]
+    expected = [
+        POOLED[tokens](one[some]) if some.any() else np.zeros(6) for one, some in zip(on, mask > 0, strict=True)
+    ]
     assert (np.asarray(padded) == np.array(expected)).all()
 
 

@@ -205,7 +205,9 @@ def test_a_relu6_that_never_reaches_six_is_not_dead():
     assert table["opposite_of"].tolist() == [2, 2, 0]
 
 
-@pytest.mark.parametrize(("activation", "scale"), [(nn.Hardtanh(), 1.0), (nn.Hardsigmoid(), 3.0), (nn.Softshrink(), 0.5)])
+@pytest.mark.parametrize(
+    ("activation", "scale"), [(nn.Hardtanh(), 1.0), (nn.Hardsigmoid(), 3.0), (nn.Softshrink(), 0.5)]
+)
 def test_opposite_units_with_symmetric_thresholds_are_found(activation, scale):
     z = scale * torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None] * torch.tensor([1.0, -1.0, 0.3, 1.0])
     table = utilization(capture(activation, z)).to_pandas()

@@ -26,7 +26,7 @@ _LABELS = frozenset({"label", "labels", "label_ids", "target", "targets", "y"})
 
 @dataclass(frozen=True)
 class Batch:
-    """The arguments of one call of a model, its number of points, the shape of a point of floats, the axis of points."""
+    """The arguments of one call of a model, its number of points, the shape of a point of floats, their axis."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]

@@ -5,15 +5,15 @@ Axes: N points, H bits. At any time memory holds one batch of activations, and H
 Captured are ReLU, LeakyReLU, PReLU, RReLU, Abs, Threshold, Hardtanh, ReLU6, Hardsigmoid, Hardshrink, Softshrink, clamps
 whose interval holds zero, max pools, and by the sign of their pre-activation GELU, SiLU, Mish, Hardswish, ELU, SELU,
 CELU, Sigmoid, LogSigmoid, Tanh, Softplus, Softsign, Tanhshrink and GLU (its gate): as modules, functions, methods,
-operators and in-place forms alike. After the first batch, a few of its points are run once more, in another number: this
-tells which axis of each activation holds the points, and what else ran that may be an activation, such as maxima
-and comparisons written by hand. It is named in ``missed``.
+operators and in-place forms alike. After the first batch, a few of its points are run once more, in another number.
+This tells which axis of each activation holds the points, and what else ran that may be an activation, such as maxima
+and comparisons written by hand; ``missed`` names it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import TYPE_CHECKING, Any, get_args
 
 import numpy as np
@@ -29,7 +29,17 @@ from metriscope.vq.capture.missed import Missed, MissedOperation
 from metriscope.vq.capture.packing import RowBuffer
 from metriscope.vq.capture.patterns import Layer, Patterns, point_ids
 from metriscope.vq.capture.probing import Findings, Probe, other_points
-from metriscope.vq.capture.watching import NOT_POINTS, ActivationSite, Choice, Conv, NotFinite, Positions, Tokens, Wanted, Watch
+from metriscope.vq.capture.watching import (
+    NOT_POINTS,
+    ActivationSite,
+    Choice,
+    Conv,
+    NotFinite,
+    Positions,
+    Tokens,
+    Wanted,
+    Watch,
+)
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -77,8 +87,8 @@ def capture(
         1 if it is at any token, at the first or the last one, or at half of them or more. Tokens that the data's
         ``attention_mask`` leaves out do not count. If not given, ``conv`` decides for tokens as well.
     points_axis : int
-        Axis of the data's tensors that holds the points: 1 for data of shape (tokens, points, features). Which axis of an
-        activation holds them is found by running the model on two numbers of points.
+        Axis of the data's tensors that holds the points: 1 for data of shape (tokens, points, features). Which axis of
+        an activation holds them is found by running the model on two numbers of points.
     strict : bool
         Refuse a model in which something ran that may be an activation and was not captured, or layers were dropped.
 
@@ -187,7 +197,7 @@ class Description:
 
     layers: tuple[Layer, ...]
     others: tuple[ActivationSite, ...] = ()
-    missed: Missed = Missed(0)
+    missed: Missed = field(default_factory=lambda: Missed(0))
 
     def to_pandas(self) -> DataFrame:
         """Return one row per layer that would be taken."""
@@ -319,17 +329,24 @@ class _Session:
 
     def _probe(self, batch: Batch, hooks: bool) -> Findings:
         """Return what a probe finds on another number of points, or on the same if the model runs on no other."""
-        problem = ""
-        for some in (other_points, lambda same: same):
-            try:
-                found = Probe(self.model, self._run.weights).run(self._run, some(batch), hooks)
-                if found.renamed:
-                    found = Probe(self.model, self._run.weights, found.renamed).run(self._run, some(batch), hooks)
-            except Exception as error:  # noqa: BLE001  whatever a model raises; the model has run on the batch itself
-                problem = problem or f"the model does not run on another number of points ({_said(error)})"
-            else:
-                return replace(found, problem=problem)
-        return Findings(problem=problem)
+        found = self._probed(other_points, batch, hooks)
+        if isinstance(found, Findings):
+            return found
+        problem = f"the model does not run on another number of points ({found})"
+        same = self._probed(lambda whole: whole, batch, hooks)
+        return replace(same, problem=problem) if isinstance(same, Findings) else Findings(problem=problem)
+
+    def _probed(self, some: Callable[[Batch], Batch], batch: Batch, hooks: bool) -> Findings | str:
+        """Return what a probe finds on some points, or what was said if the model does not run on them."""
+        try:
+            points = some(batch)
+            found = Probe(self.model, self._run.weights).run(self._run, points, hooks)
+            if found.renamed:
+                found = Probe(self.model, self._run.weights, found.renamed).run(self._run, points, hooks)
+        except Exception as error:  # noqa: BLE001  whatever a model raises; it has run on the batch itself
+            lines = str(error).splitlines()
+            return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
+        return found
 
     @property
     def missed(self) -> Missed:
@@ -386,11 +403,6 @@ def _mask(batch: Batch) -> np.ndarray | None:
         return None
     moved = mask.movedim(batch.axis, 0)
     return (moved != 0).cpu().numpy() if len(moved) == batch.points else None
-
-
-def _said(error: Exception) -> str:
-    lines = str(error).splitlines()
-    return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
 
 
 def _layers(names: Collection[str]) -> str:

@@ -50,7 +50,7 @@ class Missed:
     """What ran in a model beside the captured layers; printing it gives one sentence.
 
     It is true if there is something that the patterns may lack: an operation that may be an activation, a layer that
-    was dropped, or a doubt. Operations that compute no units (softmax, normalization, ...) are listed, but do not count.
+    was dropped, or a doubt. Operations that compute no units, such as softmax, are listed, but do not count.
 
     Parameters
     ----------

@@ -18,8 +18,13 @@ from torch.nn import functional as F
 __all__ = ["COMPARISONS", "FUSED", "LOOKUPS", "NOT_UNITS", "PRODUCTS", "USES", "function_role"]
 __all__ += ["fused_function", "operator_name", "passes_values", "verdict"]
 
+
+def _words(text: str) -> frozenset[str]:
+    return frozenset(text.split())
+
+
 # Affine in the signal, or a choice of entries that does not depend on it.
-_LINEAR = frozenset(
+_LINEAR = _words(
     """
     add sub rsub neg positive mean sum cumsum nansum nan_to_num trace diff lerp addcmul addcdiv cross kron real imag conj
     conj_physical _conj_physical view_as_real view_as_complex _neg_view resolve_conj resolve_neg complex
@@ -49,22 +54,20 @@ _LINEAR = frozenset(
     isnan isinf isfinite isposinf isneginf equal allclose _assert_scalar _assert_tensor_metadata
     as_strided squeeze unsqueeze t transpose swapdims swapaxes permute detach alias view expand
     _pack_padded_sequence _pad_packed_sequence record_stream
-    """.split()
+    """
 )
 # The result has the shape of a signal, not its values.
 _SHAPES = re.compile(
     r"^(new_(zeros|ones|full|empty|empty_strided)|(zeros|ones|full|empty|rand|randn|randint|bernoulli)_like)$"
 )
-_CHECKS = frozenset("isnan isinf isfinite isposinf isneginf equal allclose".split())
+_CHECKS = _words("isnan isinf isfinite isposinf isneginf equal allclose")
 # Linear in each argument, but not in two signals at once.
-PRODUCTS = frozenset(
-    "mul div true_divide mm bmm baddbmm matmul addmm mv dot vdot inner outer einsum tensordot bilinear linear _trilinear"
-    " convolution addcmul addcdiv lerp cross kron".split()
+PRODUCTS = _words(
+    "mul div true_divide mm bmm baddbmm matmul addmm mv dot vdot inner outer einsum tensordot bilinear "
+    "linear _trilinear convolution addcmul addcdiv lerp cross kron "
 )
-LOOKUPS = frozenset(
-    "embedding embedding_bag _embedding_bag _embedding_bag_forward_only index_select gather index".split()
-)
-COMPARISONS = frozenset("gt ge lt le eq ne greater less greater_equal less_equal not_equal".split())
+LOOKUPS = _words("embedding embedding_bag _embedding_bag _embedding_bag_forward_only index_select gather index")
+COMPARISONS = _words("gt ge lt le eq ne greater less greater_equal less_equal not_equal")
 # Uses of a comparison that make it an activation written by hand.
 USES = {
     **{name: name for name in ("where", "masked_fill", "masked_scatter", "index_put", "_index_put_impl")},
@@ -138,7 +141,7 @@ def _functions() -> Iterator[tuple[Any, str]]:
 _ROLES: dict[Any, str] = dict(_functions())
 _FUSED_FUNCTIONS = {found: what for name, what in FUSED.items() for found in _everything_called(name)}
 # What a hand-written normalization is made of.
-_OF_NORMALIZATION = frozenset("pow square mul sqrt rsqrt reciprocal abs clamp clamp_min div var std maximum".split())
+_OF_NORMALIZATION = _words("pow square mul sqrt rsqrt reciprocal abs clamp clamp_min div var std maximum")
 _NORMALIZATION = re.compile(r"norm", re.IGNORECASE)
 
 

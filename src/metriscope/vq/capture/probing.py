@@ -22,8 +22,17 @@ from metriscope.vq.capture.activation_calls import Call, Reading, Winners
 from metriscope.vq.capture.batches import Batch
 from metriscope.vq.capture.listening import Functions, Listener, modules_followed
 from metriscope.vq.capture.missed import MissedOperation
-from metriscope.vq.capture.operators import COMPARISONS, LOOKUPS, PRODUCTS, USES, fused_function, function_role
-from metriscope.vq.capture.operators import operator_name, passes_values, verdict
+from metriscope.vq.capture.operators import (
+    COMPARISONS,
+    LOOKUPS,
+    PRODUCTS,
+    USES,
+    function_role,
+    fused_function,
+    operator_name,
+    passes_values,
+    verdict,
+)
 
 __all__ = ["HEAD", "Findings", "Layout", "Probe", "other_points"]
 

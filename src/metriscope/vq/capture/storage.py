@@ -6,7 +6,7 @@ numbers; if they are words, ``text`` (their UTF-8 bytes, joined) and ``ends`` (w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path

@@ -186,7 +186,13 @@ def _layer_table(packed: UInt8[np.ndarray, "n b"], layer: Layer, rare: float, by
     same, opposite = _partners(digests[groups], start[groups], (on > 0) & (on < cases), layer.kind)
     found = {"layer": np.full(len(groups), layer.name, dtype=object), "unit": np.arange(len(groups)), "active": active}
     saturated = upper / cases if ends else np.full(len(groups), np.nan)
-    return {**found, "status": status.astype(object), "duplicate_of": same, "opposite_of": opposite, "saturated": saturated}
+    return {
+        **found,
+        "status": status.astype(object),
+        "duplicate_of": same,
+        "opposite_of": opposite,
+        "saturated": saturated,
+    }
 
 
 def _pool_table(packed: UInt8[np.ndarray, "n b"], layer: Layer) -> pd.DataFrame:
@@ -238,7 +244,7 @@ def _partners(
 ) -> tuple[Counts, Counts]:
     """Return the first earlier unit with the same columns, and the first on the opposite side; -1 for none.
 
-    The opposite of a unit with symmetric thresholds has its bits in reverse order, and of others the opposite first bit.
+    The opposite of a unit with symmetric thresholds has its bits in reverse order; that of others the opposite first bit.
     """
     same, opposite = np.full((2, len(digests)), -1)
     units = np.flatnonzero(varies).tolist()
