@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 
 import pytest
 import torch
@@ -10,8 +11,9 @@ from torch import nn
 from torch.nn import functional as F
 
 from metriscope.vq import Missed, MissedOperation, Patterns, capture, describe
+from metriscope.vq.capture.operators import NOT_UNITS
 from vq.capture.networks import NETWORKS, Calls, drawn, points
-from vq.capture.ways import WAYS
+from vq.capture.ways import WAYS, table
 
 
 @pytest.mark.parametrize("way", WAYS, ids=lambda way: way.code)
@@ -44,25 +46,25 @@ class Mixed(nn.Module):
         h = self.norm(F.relu(self.first(x)))
         for _ in range(3):
             h = torch.where(h > 0, h, 0.5 * h) + 1
-        h = h * (1 + torch.erf(h))
+        h = h * (1 + torch.cos(h))
         return F.normalize(self.rnn(h[:, None])[0].softmax(-1))
 
 
 def test_the_sentence_counts_what_ran_and_was_not_taken():
     p = capture(Mixed(), points(5, 4))
-    assert str(p.missed) == "1 layer taken; also ran: where x3, erf x1, LSTM x1"
+    assert str(p.missed) == "1 layer taken; also ran: where x3, cos x1, LSTM x1"
     table = p.missed.to_pandas()
     assert set(table["role"]) == {"missed", "normalization", "softmax", "product of two signals"}
     assert table.loc[table["what"] == "LSTM", "where"].tolist() == ["rnn"]
 
 
 def test_strict_refuses_with_the_sentence():
-    with pytest.raises(ValueError, match="strict: 1 layer taken; also ran: where x3, erf x1, LSTM x1"):
+    with pytest.raises(ValueError, match="strict: 1 layer taken; also ran: where x3, cos x1, LSTM x1"):
         capture(Mixed(), points(5, 4), strict=True)
 
 
 def test_a_description_ends_with_the_sentence():
-    assert str(describe(Mixed(), points(5, 4))).endswith("\n1 layer taken; also ran: where x3, erf x1, LSTM x1")
+    assert str(describe(Mixed(), points(5, 4))).endswith("\n1 layer taken; also ran: where x3, cos x1, LSTM x1")
 
 
 def test_a_model_without_a_known_activation_is_refused_with_what_ran():
@@ -171,10 +173,17 @@ def test_a_hook_that_changes_values_is_part_of_the_model():
 def test_a_model_for_one_number_of_points_is_captured_with_a_doubt():
     class Fixed(nn.Module):
         def forward(self, x):
-            return F.relu(x.reshape(6, 4)) + torch.erf(x)
+            return F.relu(x.reshape(6, 4)) + torch.cos(x)
 
     p = capture(Fixed(), points(6, 4))
-    assert "also ran: erf x1; not checked which axis holds the points: the model does not run on another" in str(
+    assert "also ran: cos x1; not checked which axis holds the points: the model does not run on another" in str(
         p.missed
     )
     assert (p.signs() > 0).tolist() == (points(6, 4) >= 0).tolist()
+
+
+def test_the_table_of_ways_in_the_docs_is_up_to_date():
+    text = (Path(__file__).parents[3] / "docs" / "capture.md").read_text(encoding="utf-8")
+    assert table() in text, "run python -m vq.capture.ways in tests/ with the package on the path"
+    for role in set(NOT_UNITS.values()):
+        assert f"| {role} |" in text

@@ -235,7 +235,7 @@ WAYS = (
     Way("torch.heaviside(x, torch.ones(()))", calls(lambda x: torch.heaviside(x, torch.ones(()))), (), ("heaviside",)),
     Way("x.sign()", calls(lambda x: x.sign()), (), ("sign",)),
     Way("x.round()", calls(lambda x: x.round()), (), ("round",)),
-    Way("0.5 * x * (1 + torch.erf(x / 2**0.5))", calls(lambda x: 0.5 * x * (1 + torch.erf(x / 2**0.5))), (), ("erf",)),
+    Way("0.5 * x * (1 + torch.erf(x / 2**0.5))", calls(lambda x: 0.5 * x * (1 + torch.erf(x / 2**0.5))), ("erf",)),
     Way("x / (1 + torch.exp(-x))", calls(lambda x: x / (1 + torch.exp(-x))), (), ("exp",)),
     Way("torch.log1p(x.exp())", calls(lambda x: torch.log1p(x.exp())), (), ("exp", "log1p")),
     Way(
@@ -313,3 +313,16 @@ WAYS = (
         "compiled",
     ),
 )
+
+
+def table() -> str:
+    """Return all ways as a table in Markdown."""
+    lines = ["| group | written as | captured as | named as missed |", "|---|---|---|---|"]
+    for way in WAYS:
+        code = way.code.replace("|", "\\|")
+        lines.append(f"| {way.group} | `{code}` | {', '.join(way.seen) or '–'} | {', '.join(way.missed) or '–'} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    print(table())  # noqa: T201  the table of the docs

@@ -195,6 +195,8 @@ KINDS = {
     "clamp": ActivationKind(_clamp, other_names=("clip", "clamp_min")),
     "clamp_max": ActivationKind(lambda input, max, **_: _clamp(input, None, max)),
     "glu": ActivationKind(_gate, piecewise_affine=False),
+    # What a GELU written by hand is made of.
+    "erf": ActivationKind(_at((0.0,)), piecewise_affine=False, other_names=("special_erf",)),
 }
 
 

@@ -4,7 +4,7 @@ Axes: N points, H bits. At any time memory holds one batch of activations, and H
 
 Captured are ReLU, LeakyReLU, PReLU, RReLU, Abs, Threshold, Hardtanh, ReLU6, Hardsigmoid, Hardshrink, Softshrink, clamps
 whose interval holds zero, max pools, and by the sign of their pre-activation GELU, SiLU, Mish, Hardswish, ELU, SELU,
-CELU, Sigmoid, LogSigmoid, Tanh, Softplus, Softsign, Tanhshrink and GLU (its gate): as modules, functions, methods,
+CELU, Sigmoid, LogSigmoid, Tanh, Softplus, Softsign, Tanhshrink, erf and GLU (its gate): as modules, functions, methods,
 operators and in-place forms alike. After the first batch, a few of its points are run once more, in another number.
 This tells which axis of each activation holds the points, and what else ran that may be an activation, such as maxima
 and comparisons written by hand; ``missed`` names it.
@@ -12,34 +12,23 @@ and comparisons written by hand; ``missed`` names it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, fields, replace
-from typing import TYPE_CHECKING, Any, get_args
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from jaxtyping import UInt8
 from torch import Tensor, nn
 
-from metriscope.common.model_state import Runner, in_eval_mode, random_states_kept, unwrapped
-from metriscope.common.validation import instance, integer, one_of
-from metriscope.vq.capture.activation_calls import KINDS
-from metriscope.vq.capture.batches import Batch, Reader, as_points, expected_points, split
-from metriscope.vq.capture.missed import Missed, MissedOperation
+from metriscope.common.model_state import in_eval_mode, random_states_kept
+from metriscope.common.validation import integer
+from metriscope.vq.capture.batches import as_points, expected_points, split
+from metriscope.vq.capture.missed import Missed
 from metriscope.vq.capture.packing import RowBuffer
 from metriscope.vq.capture.patterns import Layer, Patterns, point_ids
-from metriscope.vq.capture.probing import Findings, Probe, other_points
-from metriscope.vq.capture.watching import (
-    NOT_POINTS,
-    ActivationSite,
-    Choice,
-    Conv,
-    NotFinite,
-    Positions,
-    Tokens,
-    Wanted,
-    Watch,
-)
+from metriscope.vq.capture.session import Session
+from metriscope.vq.capture.watching import ActivationSite, Conv, Positions, Tokens, Wanted
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -112,7 +101,7 @@ def capture(
     """
     data, batch_size = as_points(data, "data"), integer(batch_size, "batch_size")
     axis = integer(points_axis, "points_axis", 0)
-    session = _Session(model, layers, device, Positions(conv, tokens), strict=strict, axis=axis)
+    session = Session(model, layers, device, Positions(conv, tokens), strict=strict, axis=axis)
     expected = expected_points(data, points_axis)
     if ids is not None:
         ids = point_ids(ids, expected if isinstance(data, Tensor | np.ndarray | Mapping) else None)
@@ -167,7 +156,7 @@ def describe(
     2 layers taken; nothing missed
     """
     axis, batch = integer(points_axis, "points_axis", 0), as_points(batch, "batch")
-    session = _Session(model, layers, None, Positions(conv, tokens), axis=axis)
+    session = Session(model, layers, None, Positions(conv, tokens), axis=axis)
     with random_states_kept(), in_eval_mode(session.model):
         if session.run(batch, choosing=False) is None:
             raise ValueError("batch must hold at least one point, got none")
@@ -226,24 +215,7 @@ def _row(layer: Layer, seen: str) -> tuple[str, str, str, str, str, str]:
     return layer.name, layer.kind, f"{layer.width:,}", shape, "yes" if layer.piecewise_affine else "no", seen
 
 
-def _tensors(batch: Batch) -> list[Tensor]:
-    return [value for value in (*batch.args, *batch.kwargs.values()) if isinstance(value, Tensor)]
-
-
-def _broken(batch: Batch) -> str:
-    """Return what is wrong with the points of a batch, as the end of a sentence; empty if they are finite."""
-    for value in _tensors(batch):
-        if count := int((~value.isfinite()).sum()):
-            return f", as are {count} of {value.numel()} entries of a batch of data"
-    return ""
-
-
-def _form(batch: Batch) -> str:
-    shapes = [f"{tuple(one.shape)} in {str(one.dtype).removeprefix('torch.')}" for one in _tensors(batch)]
-    return f"of shape {' and '.join(shapes)}"
-
-
-def _rows(session: _Session, data: Any, batch_size: int, expected: int | None) -> UInt8[np.ndarray, "n b"]:
+def _rows(session: Session, data: Any, batch_size: int, expected: int | None) -> UInt8[np.ndarray, "n b"]:
     """Return the packed bits of all batches, of which no more than one is held at a time."""
     rows: RowBuffer | None = None
     with random_states_kept(), in_eval_mode(session.model):
@@ -258,152 +230,3 @@ def _rows(session: _Session, data: Any, batch_size: int, expected: int | None) -
     if rows is None:
         raise ValueError("data must hold at least one point, got none")
     return rows.close()
-
-
-class _Session:
-    """A model, the chosen layers, and what has been captured so far."""
-
-    def __init__(
-        self,
-        model: nn.Module,
-        layers: Wanted,
-        device: torch.device | str | None,
-        positions: Positions,
-        *,
-        strict: bool = False,
-        axis: int = 0,
-    ) -> None:
-        self.model, self._strict = unwrapped(instance(model, "model", nn.Module)), strict
-        # The part of a point's shape that may not vary.
-        last = slice(-1, None) if positions.tokens else slice(None)
-        self._fixed = slice(1) if one_of(positions.conv, "conv", get_args(Conv)) == "channels" else last
-        if positions.tokens is not None:
-            one_of(positions.tokens, "tokens", get_args(Tokens))
-        self._choice, self._all = Choice(layers), layers is None
-        self._run = Runner(self.model, device)
-        self._read = Reader(self.model, self._run.device, axis)
-        self.watch = Watch(self.model, self._run.weights, self._choice, positions)
-        self._findings = Findings()
-        self._form: tuple[int, ...] | None = None
-        self._first, self.axis = True, axis
-
-    def run(self, raw: Any, choosing: bool = True) -> list[UInt8[np.ndarray, "n _"]] | None:
-        """Return the packed bits of a batch, one array per layer; None if it holds no points."""
-        batch = self._read(raw)
-        del raw
-        if batch.points == 0:
-            return None
-        self._check_form(batch)
-        self._forward(batch)
-        if self._first:
-            self._learn(batch)
-            self._check_found(choosing)
-        self._first = False
-        return self.watch.parts()
-
-    def _learn(self, batch: Batch) -> None:
-        """Run a probe, and the first batch again if the probe shows that its layers were not read as they should be."""
-        hooked = any(module._forward_hooks or module._forward_pre_hooks for module in self.model.modules())
-        for hooks in (False, True) if hooked else (True,):
-            self._findings = found = self._probe(batch, hooks)
-            agrees = self.watch.agrees(found)
-            if agrees and not (found.problem or self.watch.mixed or self.watch.unchecked):
-                break
-        if not agrees:
-            self.watch.learn(found)
-            self._forward(batch)
-        self.watch.forget()
-
-    def _forward(self, batch: Batch) -> None:
-        try:
-            with self.watch.batch(batch.points, _mask(batch)):
-                self._run(*batch.args, **batch.kwargs)
-        except NotFinite as error:
-            raise ValueError(f"{error}{_broken(batch)}") from None
-        except RuntimeError as error:
-            # Later batches are like the first: what fails in them is the model's own affair.
-            if not self._first or isinstance(error, NotImplementedError):
-                raise
-            said = str(error).splitlines()[0]
-            raise ValueError(f"the model does not run on a batch of data {_form(batch)}: {said}") from error
-
-    def _probe(self, batch: Batch, hooks: bool) -> Findings:
-        """Return what a probe finds on another number of points, or on the same if the model runs on no other."""
-        found = self._probed(other_points, batch, hooks)
-        if isinstance(found, Findings):
-            return found
-        problem = f"the model does not run on another number of points ({found})"
-        same = self._probed(lambda whole: whole, batch, hooks)
-        return replace(same, problem=problem) if isinstance(same, Findings) else Findings(problem=problem)
-
-    def _probed(self, some: Callable[[Batch], Batch], batch: Batch, hooks: bool) -> Findings | str:
-        """Return what a probe finds on some points, or what was said if the model does not run on them."""
-        try:
-            points = some(batch)
-            found = Probe(self.model, self._run.weights).run(self._run, points, hooks)
-            if found.renamed:
-                found = Probe(self.model, self._run.weights, found.renamed).run(self._run, points, hooks)
-        except Exception as error:  # noqa: BLE001  whatever a model raises; it has run on the batch itself
-            lines = str(error).splitlines()
-            return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__
-        return found
-
-    @property
-    def missed(self) -> Missed:
-        """Return what ran and was not captured."""
-        layers, sites = self.watch.layers, self.watch.sites.values()
-        dropped = [
-            MissedOperation(site.layer.kind, "dropped", site.reason, 1, site.layer.name)
-            for site in sites
-            if site.reason == NOT_POINTS
-        ]
-        return Missed(len(layers), (*self._findings.operations, *dropped), tuple(self._doubts()))
-
-    def _doubts(self) -> Iterator[str]:
-        taken = {layer.name for layer in self.watch.layers}
-        unchecked, mixed = taken.intersection(self.watch.unchecked), taken.intersection(self.watch.mixed)
-        if self._findings.problem:
-            yield f"not checked which axis holds the points: {self._findings.problem}"
-        elif unchecked:
-            yield f"not checked which axis of {_layers(unchecked)} holds the points"
-        if mixed:
-            yield f"rows of {_layers(mixed)} change with the other points of a batch, or by chance"
-
-    def _check_form(self, batch: Batch) -> None:
-        """Raise if points do not have the shape of the first ones; positions that are pooled may vary in number."""
-        form = None if batch.form is None else batch.form[self._fixed]
-        if self._first:
-            self._form = form
-        if form != self._form:
-            raise ValueError(f"a batch has points of shape {form}, but those of the first batch have {self._form}")
-
-    def _check_found(self, choosing: bool) -> None:
-        """Check that activations ran, that every choice matched one, and that the chosen layers can be captured."""
-        sites = self.watch.sites.values()
-        if not sites:
-            ran = f" ({self.missed})" if self.missed else ""
-            raise ValueError(f"the model ran no known activation{ran}; the known ones are {', '.join(sorted(KINDS))}")
-        unmatched = self._choice.unmatched()
-        there = ", ".join(f"{site.layer.name!r} ({site.layer.kind})" for site in sites)
-        if unmatched:
-            raise ValueError(f"no layer matches {', '.join(unmatched)}; there are {there}")
-        fault = next((site.fault for site in sites if site.fault), "")
-        if fault and choosing and not (self._all and self.watch.layers):
-            raise ValueError(f"{fault}; leave it out with layers=")
-        if not self.watch.layers and choosing:
-            raise ValueError(f"no activation was selected among {there}")
-        if self._strict and self.missed:
-            raise ValueError(f"strict: {self.missed}")
-
-
-def _mask(batch: Batch) -> np.ndarray | None:
-    """Return which tokens of each point count, if the data says so."""
-    mask = batch.kwargs.get("attention_mask")
-    if not isinstance(mask, Tensor) or mask.ndim != 2:
-        return None
-    moved = mask.movedim(batch.axis, 0)
-    return (moved != 0).cpu().numpy() if len(moved) == batch.points else None
-
-
-def _layers(names: Collection[str]) -> str:
-    return f"{len(names)} layer{'' if len(names) == 1 else 's'}"

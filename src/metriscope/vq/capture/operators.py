@@ -26,16 +26,18 @@ def _words(text: str) -> frozenset[str]:
 # Affine in the signal, or a choice of entries that does not depend on it.
 _LINEAR = _words(
     """
-    add sub rsub neg positive mean sum cumsum nansum nan_to_num trace diff lerp addcmul addcdiv cross kron real imag conj
-    conj_physical _conj_physical view_as_real view_as_complex _neg_view resolve_conj resolve_neg complex
+    add sub rsub neg positive mean sum cumsum nansum nan_to_num trace diff lerp addcmul addcdiv cross kron real imag
+    conj conj_physical _conj_physical view_as_real view_as_complex _neg_view resolve_conj resolve_neg complex
     linear addmm addmv addbmm addr convolution convolution_overrideable conv_tbc _conv_depthwise2d mkldnn_convolution
-    _convolution slow_conv3d slow_conv_transpose2d slow_conv_transpose3d slow_conv_dilated2d conv_transpose2d conv1d conv2d
-    conv3d _slow_conv2d_forward conv_depthwise3d mkldnn_linear _mkldnn_transpose to_mkldnn to_dense _to_dense
+    _convolution slow_conv3d slow_conv_transpose2d slow_conv_transpose3d slow_conv_dilated2d conv_transpose2d
+    conv1d conv2d conv3d
+    _slow_conv2d_forward conv_depthwise3d mkldnn_linear _mkldnn_transpose to_mkldnn to_dense _to_dense
     avg_pool1d avg_pool2d avg_pool3d adaptive_avg_pool1d _adaptive_avg_pool2d _adaptive_avg_pool3d adaptive_avg_pool2d
     upsample_nearest1d upsample_nearest2d upsample_nearest3d _upsample_nearest_exact1d _upsample_nearest_exact2d
     upsample_linear1d upsample_bilinear2d _upsample_bilinear2d_aa upsample_trilinear3d upsample_bicubic2d
     _upsample_bicubic2d_aa _upsample_nearest_exact3d grid_sampler_2d grid_sampler_3d affine_grid_generator
-    pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle im2col col2im unfold fold _fft_r2c _fft_c2c _fft_c2r
+    pixel_shuffle pixel_unshuffle channel_shuffle native_channel_shuffle im2col col2im unfold fold
+    _fft_r2c _fft_c2c _fft_c2r
     constant_pad_nd reflection_pad1d reflection_pad2d reflection_pad3d replication_pad1d replication_pad2d
     replication_pad3d _pad_circular native_dropout dropout alpha_dropout feature_dropout
     cat stack _stack hstack vstack split unsafe_split unsafe_split_with_sizes unsafe_chunk unbind_copy
@@ -44,13 +46,13 @@ _LINEAR = _words(
     transpose_copy squeeze_copy unsqueeze_copy as_strided_copy slice_scatter select_scatter diagonal_scatter
     index index_select gather take take_along_dim embedding embedding_bag _embedding_bag _embedding_bag_forward_only
     index_put _index_put_impl _unsafe_index _unsafe_index_put index_add index_copy index_fill scatter scatter_add
-    scatter_reduce masked_select masked_scatter masked_fill where put tril triu diag diag_embed block_diag
+    masked_select masked_scatter masked_fill where put tril triu diag diag_embed block_diag
     max_unpool2d max_unpool3d fill zero resize set _local_scalar_dense item _assert_async
     _nested_view_from_buffer _nested_view_from_jagged _nested_get_values narrow_copy nested_to_padded_tensor
     _nested_tensor_from_mask _padded_dense_to_jagged_forward _jagged_to_padded_dense_forward to_padded_tensor
     quantize_per_tensor quantize_per_channel quantize_per_tensor_dynamic dequantize q_scale q_zero_point int_repr
     _sparse_mm _sparse_addmm _sparse_sum sparse_mask mv dot vdot mm bmm baddbmm matmul mul div true_divide inner outer
-    einsum tensordot _trilinear bilinear segment_reduce _dimI _dimV sym_size sym_numel sym_stride is_same_size
+    einsum tensordot _trilinear bilinear _dimI _dimV sym_size sym_numel sym_stride is_same_size
     isnan isinf isfinite isposinf isneginf equal allclose _assert_scalar _assert_tensor_metadata
     as_strided squeeze unsqueeze t transpose swapdims swapaxes permute detach alias view expand
     _pack_padded_sequence _pad_packed_sequence record_stream

@@ -244,7 +244,7 @@ def _partners(
 ) -> tuple[Counts, Counts]:
     """Return the first earlier unit with the same columns, and the first on the opposite side; -1 for none.
 
-    The opposite of a unit with symmetric thresholds has its bits in reverse order; that of others the opposite first bit.
+    The opposite of a unit with symmetric thresholds has its bits in reverse order, others only the first.
     """
     same, opposite = np.full((2, len(digests)), -1)
     units = np.flatnonzero(varies).tolist()
