@@ -23,7 +23,8 @@ def in_eval_mode(model: nn.Module) -> Iterator[None]:
 
     Flags are set one by one, because ``eval`` and ``train`` of some modules do more, such as merging weights, or raise.
     """
-    modes = [(module, module.training) for module in model.modules()]
+    # A frozen TorchScript module has no mode.
+    modes = [(module, module.training) for module in model.modules() if hasattr(module, "training")]
     try:
         for module, _ in modes:
             module.training = False

@@ -54,7 +54,13 @@ def _captured(subject: Subject, suffix: str = "") -> tuple[Block, ...]:
     table = inspection.layer_table(subject.patterns)
     smooth = ", ".join(table.loc[~table["piecewise affine"], "layer"])
     note = f"Not piecewise affine, read by the sign of the pre-activation: {smooth}." if smooth else ""
-    return (Table(f"layers{suffix}", f"{subject.name}: layers", table, note),)
+    missed = subject.patterns.missed
+    blocks: list[Block] = [Table(f"layers{suffix}", f"{subject.name}: layers", table, note), Prose(f"{missed}.")]
+    if missed.operations:
+        ran = missed.to_pandas().rename(columns={"what": "operation", "where": "module"})
+        rows = Table(f"missed{suffix}", f"{subject.name}: operations that were not captured", ran)
+        blocks.append(Details(f"{len(ran):,} operations that were not captured, with the reason", (rows,)))
+    return tuple(blocks)
 
 
 def _units(subject: Subject, suffix: str = "") -> tuple[Block, ...]:

@@ -1,6 +1,15 @@
 """Any network's activation patterns: capture, kernel, embedding, comparison, units, novelty, counts, linear regions."""
 
-from metriscope.vq.capture import Description, Layer, Patterns, capture, check_same_points, describe
+from metriscope.vq.capture import (
+    Description,
+    Layer,
+    Missed,
+    MissedOperation,
+    Patterns,
+    capture,
+    check_same_points,
+    describe,
+)
 from metriscope.vq.measures import VQMDS, Alignment, alignment, heat_cosine, pair_counts, vq_blocks, vq_kernel
 from metriscope.vq.regions.exact import linear_regions
 from metriscope.vq.regions.partition import Partition
@@ -12,6 +21,8 @@ __all__ = [
     "Alignment",
     "Description",
     "Layer",
+    "Missed",
+    "MissedOperation",
     "Partition",
     "Patterns",
     "Utilization",

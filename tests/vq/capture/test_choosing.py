@@ -106,8 +106,8 @@ def test_a_description_is_a_table_of_what_would_be_taken_and_what_not():
     assert lines[1].split() == ["stem.1", "relu", "4", "4", "yes", "module"]
     assert lines[2].split() == ["shared", "gelu", "4", "4", "no", "module"]
     assert lines[3].endswith("not taken: not chosen")
-    assert lines[-1] == "2 layers, 8 bits, 2 bytes per point"
-    assert len(lines) == 2 + len(EVERYTHING)
+    assert lines[-2:] == ["2 layers, 8 bits, 2 bytes per point", "2 layers taken; nothing missed"]
+    assert len(lines) == 3 + len(EVERYTHING)
 
 
 def test_a_description_agrees_with_a_capture():
@@ -117,14 +117,25 @@ def test_a_description_agrees_with_a_capture():
     assert found.to_pandas()["name"].tolist() == EVERYTHING
 
 
-def test_a_layer_whose_first_axis_is_not_the_points_is_refused_and_described():
-    model = nn.Sequential(nn.Linear(4, 4), nn.ReLU(), nn.Flatten(0, 1), nn.ReLU())
+class Pairs(nn.Module):
+    """A ReLU of points, and one of all pairs of points."""
+
+    def forward(self, x):
+        return torch.relu(torch.relu(x) @ x.mT)[..., None].flatten(0, 1).sum() + F.gelu((x[:, None] - x).flatten(0, 1))
+
+
+def test_a_layer_without_an_axis_of_points_is_dropped_described_and_refused_if_it_was_chosen():
+    x = points(5, 4)
+    p = capture(Pairs(), x)
+    assert [layer.name for layer in p.layers] == ["relu"]
+    assert str(p.missed) == "1 layer taken; dropped: 2 (rows are not points)"
+    assert str(describe(Pairs(), x)).count("not taken: rows are not points") == 2
     with pytest.raises(
-        ValueError, match=r"layer '3' has the shape \(6, 4\) for 2 points: its first axis .*; leave it out"
+        ValueError, match=r"layer 'gelu' has the shape \(25, 4\) for 5 points: rows are not points; leave"
     ):
-        capture(model, points(2, 3, 4))
-    assert "not taken: its first axis does not have one entry per point" in str(describe(model, points(2, 3, 4)))
-    assert [layer.name for layer in capture(model, points(2, 3, 4), lambda layer: layer.name != "3").layers] == ["1"]
+        capture(Pairs(), x, "gelu")
+    with pytest.raises(ValueError, match=r"strict: 1 layer taken; dropped: 2 \(rows are not points\)"):
+        capture(Pairs(), x, strict=True)
 
 
 def test_a_batch_of_no_points_cannot_be_described():

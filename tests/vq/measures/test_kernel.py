@@ -5,7 +5,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from metriscope.vq import vq_blocks, vq_kernel
+from metriscope.vq import Layer, Patterns, vq_blocks, vq_kernel
 from metriscope.vq.measures.kernel import layer_weights
 from vq.measures.cases import clouds, columns, distances, module, patient, signs
 from vq.units.cases import hamming, layered, patterns
@@ -167,3 +167,31 @@ def test_a_type_that_cannot_hold_the_distances_is_refused(dtype):
 def test_weighted_distances_of_another_type_are_refused():
     with pytest.raises(ValueError, match="weighted distances are float64; dtype=int16 is for distances without"):
         vq_kernel(clouds(4, (5,)), weights="mean", dtype=np.int16)
+
+
+def test_a_kernel_too_large_to_hold_names_its_size_and_vq_blocks(monkeypatch):
+    p = Patterns((Layer("act", 8, "relu"),), np.zeros((1000, 1), np.uint8))
+    monkeypatch.setattr(kernel, "_memory", lambda: 3e6)
+    with pytest.raises(
+        MemoryError, match=r"1,000 x 1,000 points take 0.0 GB, .* vq_blocks gives them in blocks of rows"
+    ):
+        vq_kernel(p)
+    assert vq_kernel(p, dtype=np.uint8).shape == (1000, 1000)
+
+
+@pytest.mark.parametrize("weights", [None, "mean"])
+def test_a_kernel_is_written_where_it_is_asked_to(tmp_path, weights):
+    rows = np.random.default_rng(0).integers(0, 256, (30, 400), dtype=np.uint8)
+    p = Patterns((Layer("a", 1600, "relu"), Layer("b", 1600, "relu")), rows)
+    dtype = np.int16 if weights is None else np.float64
+    out = np.memmap(tmp_path / "kernel", dtype, "w+", shape=(30, 30))
+    assert vq_kernel(p, weights=weights, out=out) is out
+    np.testing.assert_array_equal(out, vq_kernel(p, weights=weights))
+
+
+def test_a_place_of_another_shape_or_type_is_refused():
+    p = Patterns((Layer("act", 8, "relu"),), np.zeros((3, 1), np.uint8))
+    with pytest.raises(ValueError, match=r"out must be a writeable array of shape \(3, 3\), got one of shape \(3, 2\)"):
+        vq_kernel(p, out=np.empty((3, 2), np.int32))
+    with pytest.raises(ValueError, match="dtype must be an integer type"):
+        vq_kernel(p, out=np.empty((3, 3), np.float32))

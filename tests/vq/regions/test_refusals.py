@@ -108,3 +108,17 @@ def test_the_model_is_given_back_as_it_was():
     )
     assert torch.equal(state, torch.get_rng_state())
     assert not any(module._forward_hooks or module._forward_pre_hooks for module in model.modules())
+
+
+def test_more_regions_than_asked_for_are_refused_while_cutting():
+    model = nn.Sequential(nn.Linear(2, 2), ms.Abs(), nn.Linear(2, 1), nn.ReLU())
+    with torch.no_grad():
+        model[0].weight.copy_(torch.eye(2))
+        model[0].bias.zero_()
+    assert len(ms.linear_regions(nn.Sequential(*model[:2]), max_regions=4, progress=True)) == 4
+    with pytest.raises(
+        ValueError, match=r"more than max_regions = 3 regions: 4 after 2 of 3 units, in layer '1'; choose"
+    ):
+        ms.linear_regions(model, max_regions=3)
+    with pytest.raises(ValueError, match="max_regions must be a positive integer"):
+        ms.linear_regions(model, max_regions=0)

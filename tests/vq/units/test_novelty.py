@@ -106,6 +106,8 @@ ROWS = np.zeros((3, 4))
         ),
         ({"train_labels": [0, 0, 1], "test_labels": [0, 0, 7]}, "k = 1 points whose entry in train_labels is 7, got 0"),
         ({"index": "tree"}, "index must be one of exact, faiss, got 'tree'"),
+        ({"nprobe": 3}, 'nprobe is for index="faiss"'),
+        ({"nprobe": 0, "index": "faiss"}, "nprobe must be a positive integer"),
     ],
 )
 def test_bad_input_is_refused_in_one_sentence(arguments, message):
@@ -158,13 +160,33 @@ def test_an_inverted_file_never_finds_a_nearer_point_and_is_exact_where_its_list
     np.testing.assert_array_equal(found[short], exact[short])
 
 
-def test_faiss_itself_agrees_closely():
+def test_faiss_itself_is_exact_on_small_sets_and_agrees_closely_with_fewer_lists():
     pytest.importorskip("faiss")
     generator = np.random.default_rng(0)
     train, test = (patterns(generator.integers(0, 2, (rows, 64))) for rows in (2000, 50))
     exact, found = (novelty(train, test, 3, index=index) for index in ("exact", "faiss"))
-    assert (found >= exact).all()
-    assert found.mean() < 1.5 * exact.mean()
+    np.testing.assert_array_equal(found, exact)
+    fewer = novelty(train, test, 3, index="faiss", nprobe=5)
+    assert (fewer >= exact).all()
+    assert fewer.mean() < 1.5 * exact.mean()
+
+
+@pytest.mark.parametrize(("whole", "nprobe", "searched"), [(500, None, 12), (100, None, 1), (100, 7, 7), (100, 99, 12)])
+def test_an_inverted_file_is_searched_in_full_on_small_sets_or_as_far_as_asked(monkeypatch, whole, nprobe, searched):
+    made = []
+
+    class Noted(Lists):
+        def __init__(self, *given):
+            super().__init__(*given)
+            made.append(self)
+
+    stub = ModuleType("faiss")
+    stub.IndexBinaryFlat, stub.IndexBinaryIVF = lambda bits: bits, Noted
+    monkeypatch.setitem(sys.modules, "faiss", stub)
+    monkeypatch.setattr("metriscope.vq.units.novelty._SEARCHED_WHOLE", whole)
+    some = patterns(np.random.default_rng(0).integers(0, 2, (500, 8)))
+    novelty(some, some[:3], index="faiss", nprobe=nprobe)
+    assert [one.nprobe for one in made] == [searched]
 
 
 def random_network_patterns(units, *sets):

@@ -37,7 +37,7 @@ def first_equal(columns, unit, wanted, end):
 def test_every_column_of_the_table_follows_its_plain_definition(case, rare):
     bits, widths = case
     table = utilization(patterns(bits, widths), rare).to_pandas()
-    assert list(table.columns) == ["layer", "unit", "active", "status", "duplicate_of", "opposite_of"]
+    assert list(table.columns) == ["layer", "unit", "active", "status", "duplicate_of", "opposite_of", "saturated"]
     assert table["layer"].tolist() == np.repeat([f"layer{i}" for i in range(len(widths))], widths).tolist()
     assert table["unit"].tolist() == [unit for width in widths for unit in range(width)]
     np.testing.assert_array_equal(table["active"], bits.mean(0))
@@ -66,7 +66,7 @@ def test_a_partner_is_the_first_unit_of_the_layer_that_is_equal_or_opposite_ever
     [
         ({"shape": (3, 2, 4), "channel_axis": 0}, (3, 2, 4, 1)),
         ({"shape": (8, 3), "channel_axis": 1}, (8, 3, 1)),
-        ({"shape": (3, 4, 2), "channel_axis": 0, "bits_per_unit": 2}, (3, 4, 2)),
+        ({"shape": (3, 8), "channel_axis": 0}, (3, 8, 1)),
     ],
 )
 def test_a_channel_is_one_unit_of_all_its_positions(layer, axes, bits):
@@ -119,7 +119,7 @@ def test_the_summary_counts_the_table():
     bits[:, 1], bits[:5, 2], bits[::2, 3], bits[::2, 4], bits[1::2, 5] = 1, 1, 1, 1, 1
     summary = utilization(patterns(bits, (6, 1)), rare=0.01).summary()
     assert list(summary.columns) == ["layer", "units", *STATUSES, "duplicates", "opposites"]
-    assert summary.to_numpy().tolist() == [["layer0", 6, 1, 1, 1, 3, 1, 3], ["layer1", 1, 1, 0, 0, 0, 0, 0]]
+    assert summary.to_numpy().tolist() == [["layer0", 6, 1, 1, 1, 0, 3, 1, 3], ["layer1", 1, 1, 0, 0, 0, 0, 0, 0]]
 
 
 def test_rare_means_on_in_less_than_that_share_of_points():
@@ -178,10 +178,73 @@ def test_a_dead_channel_of_a_convolution_is_dead_at_every_position():
     model[0].bias.data[1] = -1000.0
     p = capture(model, torch.randn(200, 1, 6, 6, generator=stream(0, "x")))
     found = utilization(p, by="channel")
-    assert found.layer.tolist() == ["1"] * 3 + ["4"] * 4  # a ReLU6 has two thresholds
+    assert found.layer.tolist() == ["1"] * 3 + ["4"] * 2  # a ReLU6 has two thresholds, and is one unit
     assert (found.status[:3] == "dead").tolist() == [False, True, False]
     by_position = utilization(p).active[:48].reshape(3, 16)
     np.testing.assert_allclose(found.active[:3], by_position.mean(1))
+
+
+# Values of six units at four points: below, between and above the thresholds 0 and 6 of a ReLU6.
+LEVELS = torch.tensor(
+    [[-1.0, 1, 7, 1, 7, -1], [-2, 2, 8, 7, 1, 1], [-3, 3, 9, 1, 7, -1], [-1, 4, 7, 7, -2, 1]], dtype=torch.float64
+)
+
+
+def test_a_unit_with_two_thresholds_is_one_unit_with_a_share_of_saturation():
+    table = utilization(capture(nn.ReLU6(), LEVELS)).to_pandas()
+    assert table["active"].tolist() == [0, 1, 1, 1, 0.75, 0.5]
+    assert table["status"].tolist() == ["dead", "always on", "saturated", "always on", "active", "active"]
+    assert table["saturated"].tolist() == [0, 0, 1, 0.5, 0.5, 0]
+
+
+def test_a_relu6_that_never_reaches_six_is_not_dead():
+    z = torch.linspace(-1, 1, 20, dtype=torch.float64)[:, None] * torch.tensor([1.0, 1.0, -1.0], dtype=torch.float64)
+    table = utilization(capture(nn.ReLU6(), z + 1e-3)).to_pandas()
+    assert table["status"].tolist() == ["active"] * 3
+    assert table["duplicate_of"].tolist() == [pd.NA, 0, pd.NA]
+    assert table["opposite_of"].tolist() == [2, 2, 0]
+
+
+@pytest.mark.parametrize(
+    ("activation", "scale"), [(nn.Hardtanh(), 1.0), (nn.Hardsigmoid(), 3.0), (nn.Softshrink(), 0.5)]
+)
+def test_opposite_units_with_symmetric_thresholds_are_found(activation, scale):
+    z = scale * torch.linspace(-2, 2, 20, dtype=torch.float64)[:, None] * torch.tensor([1.0, -1.0, 0.3, 1.0])
+    table = utilization(capture(activation, z)).to_pandas()
+    assert table["opposite_of"].tolist()[:2] == [1, 0]
+    assert table["duplicate_of"].tolist()[3] == 0
+
+
+def test_a_shrinking_unit_is_on_outside_its_thresholds():
+    z = torch.tensor([[-0.1, -2.0, 2.0], [0.2, 2.0, 3.0], [0.3, 0.1, 2.0], [-0.4, 0.0, 5.0]])
+    table = utilization(capture(nn.Hardshrink(), z)).to_pandas()
+    assert table["active"].tolist() == [0, 0.5, 1]
+    assert table["status"].tolist() == ["dead", "active", "always on"]
+    assert table["saturated"].isna().all()
+
+
+def test_a_channel_with_two_thresholds_is_one_unit():
+    p = capture(nn.Sequential(nn.Conv2d(1, 3, 1), nn.ReLU6()), torch.randn(20, 1, 2, 2, generator=stream(0, "x")))
+    on = np.asarray(p).reshape(20, 3, 4, 2)
+    found = utilization(p, by="channel")
+    np.testing.assert_allclose(found.active, on[..., 0].mean((0, 2)))
+    np.testing.assert_allclose(found.saturated, on[..., 1].mean((0, 2)))
+
+
+def test_elements_of_a_pool_are_no_units_and_are_counted_apart():
+    x = torch.tensor([[[1.0, 0, 5, 4]], [[2, 1, 0, 9]], [[3, 0, 1, 8]]])
+    found = utilization(capture(nn.Sequential(nn.ReLU(), nn.MaxPool1d(2)), x))
+    assert set(found.layer) == {"0"}
+    assert found.pools.to_dict("list") == {
+        "layer": ["1", "1"],
+        "window": [0, 1],
+        "elements": [2, 2],
+        "winners": [1, 2],
+        "top": [1.0, 2 / 3],
+    }
+    alone = utilization(capture(nn.MaxPool1d(2), x))
+    assert (len(alone), len(alone.pools), len(alone.to_pandas())) == (0, 2, 0)
+    assert alone.summary().empty
 
 
 def test_a_tracker_that_measured_nothing_says_so():

@@ -1,6 +1,7 @@
 """Sign patterns: which activations a network calls, and their bits, packed."""
 
 from metriscope.vq.capture.capture import Description, capture, describe
+from metriscope.vq.capture.missed import Missed, MissedOperation
 from metriscope.vq.capture.patterns import Layer, Patterns, check_same_points
 
-__all__ = ["Description", "Layer", "Patterns", "capture", "check_same_points", "describe"]
+__all__ = ["Description", "Layer", "Missed", "MissedOperation", "Patterns", "capture", "check_same_points", "describe"]

@@ -10,7 +10,7 @@ Smooth kinds are read by the sign of their pre-activation and marked as not piec
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, TypeAlias
 
@@ -30,12 +30,14 @@ __all__ = ["CALLS", "CHANNELS_FIRST", "CHANNELS_LAST", "KINDS", "Call", "Levels"
 class Levels:
     """On which side of one or several thresholds each value lies.
 
-    ``values`` must be finite, points first. ``result`` is None: the call itself must still be run.
+    ``values`` must be finite, points first. ``result`` is None: the call itself must still be run. ``kind`` is that of
+    the activation if its arguments, not its name, tell.
     """
 
     values: Float[Tensor, "n ..."]
     levels: tuple[float, ...] = (0.0,)
     result: None = None
+    kind: str = ""
 
     @property
     def bits(self) -> int:
@@ -63,6 +65,7 @@ class Winners:
     windows: Windows
     result: Any
     source: Float[Tensor, "n ..."]
+    kind: str = ""
 
     @property
     def bits(self) -> int:
@@ -97,7 +100,14 @@ def _at(levels: tuple[float, ...]) -> Reader:
 
 
 def _hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, *_: Any, **__: Any) -> Levels:
-    return Levels(input.detach(), (min_val, max_val))
+    # The module ReLU6 calls hardtanh, and is known by its own name.
+    return Levels(input.detach(), (min_val, max_val), kind="relu6" if (min_val, max_val) == (0.0, 6.0) else "")
+
+
+def _elu(input: Tensor, alpha: float = 1.0, scale: float = 1.0, *_: Any, **__: Any) -> Levels:
+    # At the dispatcher SELU is an ELU with these two constants of Klambauer et al. (2017).
+    selu = abs(alpha - 1.6732632423543772) + abs(scale - 1.0507009873554805) < 1e-12
+    return Levels(input.detach(), kind="selu" if selu else "")
 
 
 def _shrink(input: Tensor, lambd: float = 0.5, *_: Any, **__: Any) -> Levels:
@@ -175,6 +185,7 @@ KINDS = {
         name: ActivationKind(_at(row.kinks or (0.0,)), row.piecewise_affine, _ALIASES.get(name, ()))
         for name, row in ACTIVATIONS.items()
     },
+    "elu": ActivationKind(_elu, piecewise_affine=False),
     "prelu": ActivationKind(_at((0.0,)), other_names=("_prelu_kernel",)),
     "rrelu": ActivationKind(_at((0.0,)), other_names=("rrelu_with_noise",)),
     "threshold": ActivationKind(_threshold),
@@ -184,6 +195,8 @@ KINDS = {
     "clamp": ActivationKind(_clamp, other_names=("clip", "clamp_min")),
     "clamp_max": ActivationKind(lambda input, max, **_: _clamp(input, None, max)),
     "glu": ActivationKind(_gate, piecewise_affine=False),
+    # What a GELU written by hand is made of.
+    "erf": ActivationKind(_at((0.0,)), piecewise_affine=False, other_names=("special_erf",)),
 }
 
 
@@ -195,6 +208,10 @@ class Call:
     piecewise_affine: bool
     read: Reader
     seen: str
+
+    def of_kind(self, kind: str) -> Call:
+        """Return the same call as that of another kind."""
+        return replace(self, kind=kind, piecewise_affine=KINDS[kind].piecewise_affine)
 
 
 _PLACES = (("function", torch), ("function", torch.special), ("function", F), ("method", Tensor))

@@ -26,12 +26,23 @@ _LABELS = frozenset({"label", "labels", "label_ids", "target", "targets", "y"})
 
 @dataclass(frozen=True)
 class Batch:
-    """The arguments of one call of a model, its number of points, and the shape of a point of floats."""
+    """The arguments of one call of a model, its number of points, the shape of a point of floats, their axis."""
 
     args: tuple[Any, ...]
     kwargs: dict[str, Any]
     points: int
     form: tuple[int, ...] | None
+    axis: int = 0
+
+    def take(self, rows: Tensor) -> Batch:
+        """Return some of the points."""
+
+        def some(value: Any) -> Any:
+            held = isinstance(value, Tensor) and value.ndim > self.axis and value.shape[self.axis] == self.points
+            return value.index_select(self.axis, rows.to(value.device)) if held else value
+
+        named = {name: some(value) for name, value in self.kwargs.items()}
+        return Batch(tuple(some(value) for value in self.args), named, len(rows), self.form, self.axis)
 
 
 def as_points(data: Any, name: str) -> Any:
@@ -64,12 +75,12 @@ def _first_leaf(data: Any) -> bool:
     return isinstance(data, int | float)
 
 
-def expected_points(data: Any) -> int | None:
+def expected_points(data: Any, axis: int = 0) -> int | None:
     """Return how many points there are, where that is known before they are read; a guess for a loader."""
     if isinstance(data, Tensor | np.ndarray):
-        return len(data) if data.ndim else None
+        return data.shape[axis] if data.ndim > axis else None
     if isinstance(data, Mapping):
-        return _points(data)
+        return _points(data, axis)
     counted = getattr(data, "dataset", data if isinstance(data, Dataset) else None)
     try:
         return len(counted)  # type: ignore[arg-type]
@@ -77,18 +88,18 @@ def expected_points(data: Any) -> int | None:
         return None
 
 
-def split(data: Any, batch_size: int) -> Iterator[Any]:
-    """Yield the batches of any supported data, without keeping any of them.
+def split(data: Any, batch_size: int, axis: int = 0) -> Iterator[Any]:
+    """Yield the batches of any supported data, split along the axis of points, without keeping any of them.
 
     >>> [len(batch) for batch in split(np.zeros((5, 2)), 2)]
     [2, 2, 1]
     """
     if isinstance(data, Tensor | np.ndarray):
-        if data.ndim == 0:
-            raise ValueError("data must have an axis of points, got a single number")
-        return (data[start : start + batch_size] for start in range(0, len(data), batch_size))
+        _check_axis(data, "data", axis)
+        starts = range(0, data.shape[axis], batch_size)
+        return (_rows(data, slice(start, start + batch_size), axis) for start in starts)
     if isinstance(data, Mapping):
-        return _split_mapping(data, batch_size)
+        return _split_mapping(data, batch_size, axis)
     if isinstance(data, Dataset) and not isinstance(data, Iterable):
         return iter(DataLoader(data, batch_size))
     if isinstance(data, str | bytes) or not isinstance(data, Iterable):
@@ -96,30 +107,41 @@ def split(data: Any, batch_size: int) -> Iterator[Any]:
     return iter(data)
 
 
-def _split_mapping(data: Mapping[str, Any], batch_size: int) -> Iterator[dict[str, Any]]:
-    count = _points(data)
+def _check_axis(data: Tensor | np.ndarray, name: str, axis: int) -> None:
+    if data.ndim == 0:
+        raise ValueError(f"{name} must have an axis of points, got a single number")
+    if data.ndim <= axis:
+        raise ValueError(f"{name} must have its points on axis {axis}, got the shape {tuple(data.shape)}")
+
+
+def _rows(value: Any, rows: slice, axis: int) -> Any:
+    return value[(slice(None),) * axis + (rows,)]
+
+
+def _split_mapping(data: Mapping[str, Any], batch_size: int, axis: int) -> Iterator[dict[str, Any]]:
+    count = _points(data, axis)
     for start in range(0, count, batch_size):
-        yield {name: _part(value, slice(start, start + batch_size), count) for name, value in data.items()}
+        yield {name: _part(value, slice(start, start + batch_size), count, axis) for name, value in data.items()}
 
 
-def _part(value: Any, rows: slice, count: int) -> Any:
-    per_point = isinstance(value, Tensor | np.ndarray) and value.ndim > 0 and len(value) == count
-    return value[rows] if per_point else value
+def _part(value: Any, rows: slice, count: int, axis: int) -> Any:
+    per_point = isinstance(value, Tensor | np.ndarray) and value.ndim > axis and value.shape[axis] == count
+    return _rows(value, rows, axis) if per_point else value
 
 
-def _points(batch: Mapping[str, Any]) -> int:
-    """Return the length of the first tensor."""
+def _points(batch: Mapping[str, Any], axis: int) -> int:
+    """Return the length of the first tensor along the axis of points."""
     for value in batch.values():
-        if isinstance(value, Tensor | np.ndarray) and value.ndim:
-            return len(value)
+        if isinstance(value, Tensor | np.ndarray) and value.ndim > axis:
+            return value.shape[axis]
     raise ValueError(f"a batch of data must hold a tensor, got a mapping with the keys {list(batch)}")
 
 
 class Reader:
     """Converts batches into a model's arguments: on its device, arrays in its precision, mappings by parameter name."""
 
-    def __init__(self, model: nn.Module, device: torch.device | None) -> None:
-        self._device, self._dtype = device, _precision(model)
+    def __init__(self, model: nn.Module, device: torch.device | None, axis: int = 0) -> None:
+        self._device, self._dtype, self._axis = device, _precision(model), axis
         self._names = _parameters(model)
 
     def __call__(self, batch: Any) -> Batch:
@@ -128,15 +150,15 @@ class Reader:
             batch = batch[0]
         if isinstance(batch, Mapping):
             kwargs = {name: self._value(value) for name, value in batch.items() if self._accepts(name)}
-            return Batch((), kwargs, _points(batch), None)
+            return Batch((), kwargs, _points(batch, self._axis), None, self._axis)
         if not isinstance(batch, Tensor | np.ndarray):
             raise ValueError(
                 f"a batch of data must be a tensor, an array, a tuple or a mapping, got {described(batch)}"
             )
-        if batch.ndim == 0:
-            raise ValueError("a batch of data must have an axis of points, got a single number")
+        _check_axis(batch, "a batch of data", self._axis)
         x = self._value(batch)
-        return Batch((x,), {}, len(x), tuple(x.shape[1:]) if x.is_floating_point() else None)
+        form = tuple(size for axis, size in enumerate(x.shape) if axis != self._axis)
+        return Batch((x,), {}, x.shape[self._axis], form if x.is_floating_point() else None, self._axis)
 
     def _accepts(self, name: str) -> bool:
         if self._names is None or name in self._names:

@@ -4,29 +4,31 @@ Axes: N points, H bits. At any time memory holds one batch of activations, and H
 
 Captured are ReLU, LeakyReLU, PReLU, RReLU, Abs, Threshold, Hardtanh, ReLU6, Hardsigmoid, Hardshrink, Softshrink, clamps
 whose interval holds zero, max pools, and by the sign of their pre-activation GELU, SiLU, Mish, Hardswish, ELU, SELU,
-CELU, Sigmoid, LogSigmoid, Tanh, Softplus, Softsign, Tanhshrink and GLU (its gate): as modules, functions, methods,
-operators and in-place forms alike. Not captured are maxima and comparisons written by hand (``torch.maximum``,
-``torch.where``), softmax, and the gates inside PyTorch's own LSTM and GRU.
+CELU, Sigmoid, LogSigmoid, Tanh, Softplus, Softsign, Tanhshrink, erf and GLU (its gate): as modules, functions, methods,
+operators and in-place forms alike. After the first batch, a few of its points are run once more, in another number.
+This tells which axis of each activation holds the points, and what else ran that may be an activation, such as maxima
+and comparisons written by hand; ``missed`` names it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, fields
-from typing import TYPE_CHECKING, Any, get_args
+from dataclasses import asdict, dataclass, field, fields
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from jaxtyping import UInt8
 from torch import Tensor, nn
 
-from metriscope.common.model_state import Runner, in_eval_mode, random_states_kept, unwrapped
-from metriscope.common.validation import instance, integer, one_of
-from metriscope.vq.capture.activation_calls import KINDS
-from metriscope.vq.capture.batches import Batch, Reader, as_points, expected_points, split
+from metriscope.common.model_state import in_eval_mode, random_states_kept
+from metriscope.common.validation import integer
+from metriscope.vq.capture.batches import as_points, expected_points, split
+from metriscope.vq.capture.missed import Missed
 from metriscope.vq.capture.packing import RowBuffer
 from metriscope.vq.capture.patterns import Layer, Patterns, point_ids
-from metriscope.vq.capture.watching import ActivationSite, Choice, Conv, NotFinite, Wanted, Watch
+from metriscope.vq.capture.session import Session
+from metriscope.vq.capture.watching import ActivationSite, Conv, Positions, Tokens, Wanted
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -42,6 +44,10 @@ def capture(
     device: torch.device | str | None = None,
     ids: Any = None,
     conv: Conv = "positions",
+    *,
+    tokens: Tokens | None = None,
+    points_axis: int = 0,
+    strict: bool = False,
 ) -> Patterns:
     """Return the sign patterns of every point in every activation of a model, or in the chosen ``layers``.
 
@@ -65,17 +71,26 @@ def capture(
     conv : {"positions", "channels"}
         ``"positions"`` takes every position of a convolution, or token of a sequence, as a unit of its own;
         ``"channels"`` pools them: a channel's bit is 1 if it is 1 at any position.
+    tokens : {"any", "first", "last", "mean"}, optional
+        Pool the tokens of a sequence, that is positions of layers whose channels come last, into one bit per feature:
+        1 if it is at any token, at the first or the last one, or at half of them or more. Tokens that the data's
+        ``attention_mask`` leaves out do not count. If not given, ``conv`` decides for tokens as well.
+    points_axis : int
+        Axis of the data's tensors that holds the points: 1 for data of shape (tokens, points, features). Which axis of
+        an activation holds them is found by running the model on two numbers of points.
+    strict : bool
+        Refuse a model in which something ran that may be an activation and was not captured, or layers were dropped.
 
     Returns
     -------
     Patterns
-        The packed signs, layers in the order in which they first ran.
+        The packed signs, layers in the order in which they first ran. ``missed`` says what else ran.
 
     Raises
     ------
     ValueError
         If the model runs no known activation or cannot run on the data, if a chosen layer is not there or has no axis
-        of points, or if pre-activations are NaN or infinite.
+        of points, if pre-activations are NaN or infinite, or if ``strict`` and something was missed.
 
     Examples
     --------
@@ -84,16 +99,26 @@ def capture(
     >>> capture(model, torch.tensor([[2.0, -1.0], [-3.0, 1.0]])).signs().tolist()
     [[1, -1, 1], [-1, 1, -1]]
     """
-    session = _Session(model, layers, device, conv)
     data, batch_size = as_points(data, "data"), integer(batch_size, "batch_size")
-    expected = expected_points(data)
+    axis = integer(points_axis, "points_axis", 0)
+    session = Session(model, layers, device, Positions(conv, tokens), strict=strict, axis=axis)
+    expected = expected_points(data, points_axis)
     if ids is not None:
         ids = point_ids(ids, expected if isinstance(data, Tensor | np.ndarray | Mapping) else None)
     rows = _rows(session, data, batch_size, expected)
-    return Patterns(session.watch.layers, rows, None if ids is None else point_ids(ids, len(rows)))
+    named = None if ids is None else point_ids(ids, len(rows))
+    return Patterns(session.watch.layers, rows, named, session.missed)
 
 
-def describe(model: nn.Module, batch: Any, layers: Wanted = None, conv: Conv = "positions") -> Description:
+def describe(
+    model: nn.Module,
+    batch: Any,
+    layers: Wanted = None,
+    conv: Conv = "positions",
+    *,
+    tokens: Tokens | None = None,
+    points_axis: int = 0,
+) -> Description:
     """Return what ``capture`` would capture from a model on data like this batch; printing it gives a table.
 
     Parameters
@@ -106,11 +131,15 @@ def describe(model: nn.Module, batch: Any, layers: Wanted = None, conv: Conv = "
         Which layers to capture, as for :func:`capture`.
     conv : {"positions", "channels"}
         Whether positions are units of their own or pooled, as for :func:`capture`.
+    tokens : {"any", "first", "last", "mean"}, optional
+        How tokens are pooled, as for :func:`capture`.
+    points_axis : int
+        Axis of the batch that holds the points, as for :func:`capture`.
 
     Returns
     -------
     Description
-        The layers that would be captured, and the activations that would not, each with the reason.
+        The layers that would be captured, the activations that would not, each with the reason, and what else ran.
 
     Raises
     ------
@@ -124,12 +153,15 @@ def describe(model: nn.Module, batch: Any, layers: Wanted = None, conv: Conv = "
     1      relu     3  3      yes     module
     3      gelu     3  3      no      module
     2 layers, 6 bits, 2 bytes per point
+    2 layers taken; nothing missed
     """
-    session, batch = _Session(model, layers, None, conv), as_points(batch, "batch")
+    axis, batch = integer(points_axis, "points_axis", 0), as_points(batch, "batch")
+    session = Session(model, layers, None, Positions(conv, tokens), axis=axis)
     with random_states_kept(), in_eval_mode(session.model):
-        if session.run(batch, strict=False) is None:
+        if session.run(batch, choosing=False) is None:
             raise ValueError("batch must hold at least one point, got none")
-    return Description(session.watch.layers, tuple(site for site in session.watch.sites.values() if site.reason))
+    others = tuple(site for site in session.watch.sites.values() if site.reason)
+    return Description(session.watch.layers, others, session.missed)
 
 
 @dataclass(frozen=True, repr=False)
@@ -142,6 +174,8 @@ class Description:
         The layers that would be captured.
     others : tuple of ActivationSite
         The activations that would not be, with their ``layer`` and the ``reason``.
+    missed : Missed
+        What ran and would not be captured, as in ``Patterns.missed``.
 
     Examples
     --------
@@ -152,6 +186,7 @@ class Description:
 
     layers: tuple[Layer, ...]
     others: tuple[ActivationSite, ...] = ()
+    missed: Missed = field(default_factory=lambda: Missed(0))
 
     def to_pandas(self) -> DataFrame:
         """Return one row per layer that would be taken."""
@@ -169,7 +204,8 @@ class Description:
             for a, b, c, d, e, f in rows
         ]
         bits, row = sum(layer.width for layer in self.layers), sum(layer.bytes for layer in self.layers)
-        return "\n".join([*lines, f"{len(self.layers)} layers, {bits:,} bits, {row:,} bytes per point"])
+        total = f"{len(self.layers)} layers, {bits:,} bits, {row:,} bytes per point"
+        return "\n".join([*lines, total, str(self.missed)])
 
     __repr__ = __str__
 
@@ -179,28 +215,11 @@ def _row(layer: Layer, seen: str) -> tuple[str, str, str, str, str, str]:
     return layer.name, layer.kind, f"{layer.width:,}", shape, "yes" if layer.piecewise_affine else "no", seen
 
 
-def _tensors(batch: Batch) -> list[Tensor]:
-    return [value for value in (*batch.args, *batch.kwargs.values()) if isinstance(value, Tensor)]
-
-
-def _broken(batch: Batch) -> str:
-    """Return what is wrong with the points of a batch, as the end of a sentence; empty if they are finite."""
-    for value in _tensors(batch):
-        if count := int((~value.isfinite()).sum()):
-            return f", as are {count} of {value.numel()} entries of a batch of data"
-    return ""
-
-
-def _form(batch: Batch) -> str:
-    shapes = [f"{tuple(one.shape)} in {str(one.dtype).removeprefix('torch.')}" for one in _tensors(batch)]
-    return f"of shape {' and '.join(shapes)}"
-
-
-def _rows(session: _Session, data: Any, batch_size: int, expected: int | None) -> UInt8[np.ndarray, "n b"]:
+def _rows(session: Session, data: Any, batch_size: int, expected: int | None) -> UInt8[np.ndarray, "n b"]:
     """Return the packed bits of all batches, of which no more than one is held at a time."""
     rows: RowBuffer | None = None
     with random_states_kept(), in_eval_mode(session.model):
-        for batch in split(data, batch_size):
+        for batch in split(data, batch_size, session.axis):
             parts = session.run(batch)
             del batch
             if parts is None:
@@ -211,63 +230,3 @@ def _rows(session: _Session, data: Any, batch_size: int, expected: int | None) -
     if rows is None:
         raise ValueError("data must hold at least one point, got none")
     return rows.close()
-
-
-class _Session:
-    """A model, the chosen layers, and what has been captured so far."""
-
-    def __init__(self, model: nn.Module, layers: Wanted, device: torch.device | str | None, conv: Conv) -> None:
-        self.model, self._conv = unwrapped(instance(model, "model", nn.Module)), conv
-        one_of(conv, "conv", get_args(Conv))
-        self._choice = Choice(layers)
-        self._run = Runner(self.model, device)
-        self._read = Reader(self.model, self._run.device)
-        self.watch = Watch(self.model, self._run.weights, self._choice, conv)
-        self._form: tuple[int, ...] | None = None
-        self._first = True
-
-    def run(self, raw: Any, strict: bool = True) -> list[UInt8[np.ndarray, "n _"]] | None:
-        """Return the packed bits of a batch, one array per layer; None if it holds no points."""
-        batch = self._read(raw)
-        del raw
-        if batch.points == 0:
-            return None
-        self._check_form(batch)
-        try:
-            with self.watch.batch(batch.points):
-                self._run(*batch.args, **batch.kwargs)
-        except NotFinite as error:
-            raise ValueError(f"{error}{_broken(batch)}") from None
-        except RuntimeError as error:
-            # Later batches are like the first: what fails in them is the model's own affair.
-            if not self._first or isinstance(error, NotImplementedError):
-                raise
-            said = str(error).splitlines()[0]
-            raise ValueError(f"the model does not run on a batch of data {_form(batch)}: {said}") from error
-        if self._first:
-            self._check_found(strict)
-        self._first = False
-        return self.watch.parts()
-
-    def _check_form(self, batch: Batch) -> None:
-        """Raise if points do not have the shape of the first ones; positions that are pooled may vary in number."""
-        form = batch.form[:1] if batch.form is not None and self._conv == "channels" else batch.form
-        if self._first:
-            self._form = form
-        if form != self._form:
-            raise ValueError(f"a batch has points of shape {form}, but those of the first batch have {self._form}")
-
-    def _check_found(self, strict: bool) -> None:
-        """Check that activations ran, that every choice matched one, and that the chosen layers can be captured."""
-        sites = self.watch.sites.values()
-        if not sites:
-            raise ValueError(f"the model ran no known activation; the known ones are {', '.join(sorted(KINDS))}")
-        unmatched = self._choice.unmatched()
-        there = ", ".join(f"{site.layer.name!r} ({site.layer.kind})" for site in sites)
-        if unmatched:
-            raise ValueError(f"no layer matches {', '.join(unmatched)}; there are {there}")
-        fault = next((site.fault for site in sites if site.fault), "")
-        if fault and strict:
-            raise ValueError(f"{fault}; leave it out with layers=")
-        if not self.watch.layers and strict:
-            raise ValueError(f"no activation was selected among {there}")

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import mmap
 import os
+from dataclasses import dataclass, replace
 from math import prod
 from typing import TypeVar
 
@@ -17,7 +18,7 @@ from torch import Tensor
 
 from metriscope.vq.capture.activation_calls import Reading, in_numpy
 
-__all__ = ["RowBuffer", "all_finite", "pack_reading", "pool_positions"]
+__all__ = ["Pooling", "RowBuffer", "all_finite", "pack_reading", "pool_positions"]
 
 Bits = TypeVar("Bits", Tensor, np.ndarray)
 
@@ -39,26 +40,60 @@ def all_finite(values: Float[np.ndarray, "*n"]) -> bool:
         return bool(values.max() < np.inf and values.min() > -np.inf)
 
 
-def pool_positions(bits: Bits, axis: int) -> Bits:
-    """Return for each channel whether a bit is 1 at any position: from (n, *units, k) to (n, channels, k).
+@dataclass(frozen=True)
+class Pooling:
+    """How the positions of a channel become one bit: that of ``"any"``, ``"first"`` or ``"last"``, or their ``"mean"``.
 
-    ``axis`` counts channels, without the points.
+    ``axis`` counts channels, without the points. ``mask`` says which positions of each point vote, all if None.
+    """
 
-    >>> pool_positions(np.array([[[[True], [False]], [[False], [False]]]]), 0)[..., 0]
+    axis: int
+    how: str = "any"
+    mask: Bool[np.ndarray, "n p"] | None = None
+
+    def rows(self, rows: slice) -> Pooling:
+        """Return the pooling of some points."""
+        return self if self.mask is None else replace(self, mask=self.mask[rows])
+
+
+def pool_positions(bits: Bits, pooling: Pooling) -> Bits:
+    """Return one bit per channel: from (n, *units, k) to (n, channels, k).
+
+    The mean of signs gives 1 if at least half of the positions that vote are 1. Without any vote a bit is 0.
+
+    >>> pool_positions(np.array([[[[True], [False]], [[False], [False]]]]), Pooling(0))[..., 0]
     array([[ True, False]])
     """
+    if pooling.how == "any" and pooling.mask is None:
+        if isinstance(bits, Tensor):
+            return bits.movedim(pooling.axis + 1, 1).flatten(2, -2).any(2)
+        positions = tuple(other for other in range(1, bits.ndim - 1) if other != pooling.axis + 1)
+        return np.asarray(bits.any(axis=positions))
     if isinstance(bits, Tensor):
-        return bits.movedim(axis + 1, 1).flatten(2, -2).any(2)
-    positions = tuple(other for other in range(1, bits.ndim - 1) if other != axis + 1)
-    return np.asarray(bits.any(axis=positions))
+        return torch.from_numpy(_vote(bits.cpu().numpy(), pooling)).to(bits.device)
+    return _vote(bits, pooling)
 
 
-def pack_reading(reading: Reading, axis: int | None = None) -> tuple[UInt8[np.ndarray, "n b"], bool]:
-    """Return the packed bits, pooled if ``axis`` counts channels, and whether all values are finite."""
-    return (_pack_in_numpy if in_numpy(reading.values) else _pack_in_torch)(reading, axis)
+def _vote(bits: Bool[np.ndarray, "n ..."], pooling: Pooling) -> Bool[np.ndarray, "n c k"]:
+    moved = np.moveaxis(bits, pooling.axis + 1, 1)
+    flat = moved.reshape(*moved.shape[:2], -1, moved.shape[-1])
+    votes = np.ones((len(flat), flat.shape[2]), bool) if pooling.mask is None else pooling.mask
+    voting = flat & votes[:, None, :, None]
+    if pooling.how == "any":
+        return np.asarray(voting.any(2))
+    if pooling.how == "mean":
+        counted = votes.sum(1)[:, None, None]
+        return np.asarray((2 * voting.sum(2) >= counted) & (counted > 0))
+    place = votes.argmax(1) if pooling.how == "first" else votes.shape[1] - 1 - votes[:, ::-1].argmax(1)
+    return np.asarray(voting[np.arange(len(flat)), :, place])
 
 
-def _pack_in_numpy(reading: Reading, axis: int | None) -> tuple[UInt8[np.ndarray, "n b"], bool]:
+def pack_reading(reading: Reading, pooling: Pooling | None = None) -> tuple[UInt8[np.ndarray, "n b"], bool]:
+    """Return the packed bits, pooled where that is asked for, and whether all values are finite."""
+    return (_pack_in_numpy if in_numpy(reading.values) else _pack_in_torch)(reading, pooling)
+
+
+def _pack_in_numpy(reading: Reading, pooling: Pooling | None) -> tuple[UInt8[np.ndarray, "n b"], bool]:
     values = reading.values.numpy()
     units = values.shape[1:] or (1,)
     width = prod(units) * reading.bits
@@ -68,21 +103,21 @@ def _pack_in_numpy(reading: Reading, axis: int | None) -> tuple[UInt8[np.ndarray
     for rows in chunks:
         bits = scratch[: rows.stop - rows.start]
         reading.write(rows, bits.reshape(len(bits), -1, reading.bits))
-        pooled = bits if axis is None else pool_positions(bits, axis)
+        pooled = bits if pooling is None else pool_positions(bits, pooling.rows(rows))
         parts.append(np.packbits(pooled.reshape(len(bits), -1), axis=1))
         finite = finite and all_finite(values[rows])
     return np.concatenate(parts), finite
 
 
-def _pack_in_torch(reading: Reading, axis: int | None) -> tuple[UInt8[np.ndarray, "n b"], bool]:
+def _pack_in_torch(reading: Reading, pooling: Pooling | None) -> tuple[UInt8[np.ndarray, "n b"], bool]:
     """Pack on the device of the values, so that only an eighth of the bytes is copied."""
     values = reading.values
     units = values.shape[1:] or (1,)
     parts = []
     for rows in _chunks(len(values), prod(units) * reading.bits, _CHUNK_ELSEWHERE):
         bits = reading.tensor(rows)
-        if axis is not None:
-            bits = pool_positions(bits.unflatten(1, units), axis)
+        if pooling is not None:
+            bits = pool_positions(bits.unflatten(1, units), pooling.rows(rows))
         parts.append(_pack_bits(bits.flatten(1)).cpu().numpy())
     low, high = values.aminmax()
     return np.concatenate(parts), bool(low > -torch.inf) and bool(high < torch.inf)

@@ -17,6 +17,7 @@ from jaxtyping import Int8, UInt8
 from torch import Tensor
 
 from metriscope.common.validation import described, instance, whole_array
+from metriscope.vq.capture.missed import Missed
 from metriscope.vq.capture.storage import Shards, load_arrays, save_arrays
 
 __all__ = ["Layer", "Patterns", "check_same_points", "point_ids"]
@@ -81,6 +82,8 @@ class Patterns:
         Eight signs per byte, the first one highest. Each layer begins at a byte of its own and ends in zero bits.
     ids : array of int or str, optional
         One id per point; 0, 1, ... if not given.
+    missed : Missed, optional
+        What ran in the model and was not captured.
 
     Raises
     ------
@@ -100,9 +103,14 @@ class Patterns:
     """
 
     def __init__(
-        self, layers: tuple[Layer, ...], packed: UInt8[np.ndarray, "n b"] | Shards, ids: np.ndarray | None = None
+        self,
+        layers: tuple[Layer, ...],
+        packed: UInt8[np.ndarray, "n b"] | Shards,
+        ids: np.ndarray | None = None,
+        missed: Missed | None = None,
     ) -> None:
         self.layers = tuple(layers)
+        self.missed = Missed(len(self.layers)) if missed is None else instance(missed, "missed", Missed)
         self._packed = packed = packed if isinstance(packed, Shards) else _checked_bytes(packed)
         self.ids = np.arange(len(packed)) if ids is None else np.asarray(ids)
         row = sum(layer.bytes for layer in self.layers)
@@ -129,7 +137,7 @@ class Patterns:
 
     def __getitem__(self, rows: Any) -> Patterns:
         chosen = _rows(rows, len(self))
-        return Patterns(self.layers, self._packed[chosen], self.ids[chosen])
+        return Patterns(self.layers, self._packed[chosen], self.ids[chosen], self.missed)
 
     @property
     def width(self) -> int:
@@ -146,7 +154,7 @@ class Patterns:
         """Return the patterns of one layer, by its name."""
         for layer, span in zip(self.layers, self.spans, strict=True):
             if layer.name == name:
-                return Patterns((layer,), self._packed[:, span], self.ids)
+                return Patterns((layer,), self._packed[:, span], self.ids, self.missed)
         raise ValueError(f"there is no layer {name!r}; there are {', '.join(repr(one.name) for one in self.layers)}")
 
     def signs(self) -> Int8[np.ndarray, "n h"]:
@@ -184,12 +192,14 @@ class Patterns:
             raise ValueError("some of the ids to concatenate are words and some are numbers; expected one kind")
         count = sum(len(part) for part in parts)
         named = np.concatenate([part.ids for part in parts]) if ids is None else ids
-        return Patterns(parts[0].layers, np.concatenate([part.packed for part in parts]), point_ids(named, count))
+        rows, missed = np.concatenate([part.packed for part in parts]), Missed.joined([part.missed for part in parts])
+        return Patterns(parts[0].layers, rows, point_ids(named, count), missed)
 
     def save(self, path: str | PathLike[str], shard_bytes: int = 256 << 20) -> None:
         """Write a new folder of safetensors shards with an index, atomically."""
         records = [asdict(layer) for layer in self.layers]
-        save_arrays(Path(path), records, self._packed, self.ids, shard_bytes)
+        index = {"layers": records, "missed": self.missed.to_record()}
+        save_arrays(Path(path), index, self._packed, self.ids, shard_bytes)
 
     @classmethod
     def load(cls, path: str | PathLike[str], verify: bool = False) -> Patterns:
@@ -197,9 +207,10 @@ class Patterns:
 
         Names, sizes and headers of the files are always checked; ``verify`` reads every byte and checks its SHA-256.
         """
-        records, packed, ids = load_arrays(Path(path), verify)
-        layers = tuple(Layer(**{**record, "shape": tuple(record["shape"])}) for record in records)
-        return cls(layers, packed.whole() if len(packed.parts) == 1 else packed, ids)
+        index, packed, ids = load_arrays(Path(path), verify)
+        layers = tuple(Layer(**{**record, "shape": tuple(record["shape"])}) for record in index["layers"])
+        missed = Missed.from_record(index["missed"]) if "missed" in index else None
+        return cls(layers, packed.whole() if len(packed.parts) == 1 else packed, ids, missed)
 
 
 def _checked_bytes(packed: Any) -> UInt8[np.ndarray, "n b"]:

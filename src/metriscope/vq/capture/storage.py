@@ -6,7 +6,7 @@ numbers; if they are words, ``text`` (their UTF-8 bytes, joined) and ``ends`` (w
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -90,9 +90,12 @@ class Shards:
 
 
 def save_arrays(
-    path: Path, layers: Sequence[Mapping[str, Any]], packed: Any, ids: np.ndarray, shard_bytes: int = 256 << 20
+    path: Path, records: Mapping[str, Any], packed: Any, ids: np.ndarray, shard_bytes: int = 256 << 20
 ) -> None:
-    """Write rows and ids as shards of at most ``shard_bytes`` each (but at least one row) into a new folder."""
+    """Write rows and ids as shards of at most ``shard_bytes`` each (but at least one row) into a new folder.
+
+    ``records`` go into the index: the ``layers``, and what was ``missed``.
+    """
     if ids.dtype.kind not in "iuU" and len(ids):
         raise ValueError(f"ids must be whole numbers or words to be saved, got {ids.dtype}")
     row = packed.shape[1] + (ids.dtype.itemsize if len(ids) else 0) + 8
@@ -107,7 +110,7 @@ def save_arrays(
                 _write_shard(folder, number, packed[start : start + step], ids[start : start + step])
                 for number, start in enumerate(range(0, max(len(packed), 1), step))
             ]
-            index = {"format": _FORMAT, "points": len(packed), "layers": list(layers), "shards": shards}
+            index = {"format": _FORMAT, "points": len(packed), **records, "shards": shards}
             write(folder / INDEX, to_json(index, INDEX))
             sync_folder(folder)
             folder.rename(path)
@@ -142,8 +145,8 @@ def _ids_from_arrays(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     return np.array(words, np.str_)
 
 
-def load_arrays(path: Path, verify: bool) -> tuple[list[dict[str, Any]], Shards, np.ndarray]:
-    """Return the records of the layers, the mapped rows and the ids that :func:`save_arrays` was given."""
+def load_arrays(path: Path, verify: bool) -> tuple[dict[str, Any], Shards, np.ndarray]:
+    """Return the index with its records, the mapped rows and the ids that :func:`save_arrays` was given."""
     with explained(f"load the patterns from {path}"):
         index = _read_index(path)
         row = sum(-(-int(layer["width"]) // 8) for layer in index["layers"])
@@ -151,7 +154,7 @@ def load_arrays(path: Path, verify: bool) -> tuple[list[dict[str, Any]], Shards,
         ids = Shards(tuple(found for _, found in shards)).whole()
         if len(ids) != index["points"]:
             raise Damage(f"{INDEX} lists {index['points']} points, its shards hold {len(ids)}")
-    return index["layers"], Shards(tuple(packed for packed, _ in shards)), ids
+    return index, Shards(tuple(packed for packed, _ in shards)), ids
 
 
 def _read_index(path: Path) -> dict[str, Any]:
@@ -163,11 +166,20 @@ def _read_index(path: Path) -> dict[str, Any]:
         raise Damage(f"{INDEX}: not an index of patterns")
     if not all(_is_list(index.get(name), fields) for name, fields in _FIELDS.items()) or not index["shards"]:
         raise Damage(f"{INDEX}: fields are missing")
+    missed = index.get("missed", {"taken": 0, "operations": [], "doubts": []})
+    if (
+        not isinstance(missed, dict)
+        or not _is_list([missed], _MISSED)
+        or not _is_list(missed["operations"], _MISSED_OPERATION)
+    ):
+        raise Damage(f"{INDEX}: what was missed is not a record")
     return index
 
 
 _LAYER: dict[str, Any] = {"name": str, "width": int, "kind": str, "piecewise_affine": bool, "shape": list}
 _LAYER |= {"seen": str, "bits_per_unit": int, "channel_axis": int | None}
+_MISSED: dict[str, Any] = {"taken": int, "operations": list, "doubts": list}
+_MISSED_OPERATION: dict[str, Any] = {"what": str, "role": str, "reason": str, "count": int, "where": str}
 _FIELDS = {"layers": _LAYER, "shards": {"file": str, "points": int, "bytes": int, "sha256": str}}
 
 

@@ -5,6 +5,8 @@ Axes: N, M points, H bits, B bytes, L layers. Without weights all distances are 
 
 from __future__ import annotations
 
+import math
+import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -67,6 +69,7 @@ def vq_kernel(
     weights: Weights = None,
     device: Device = None,
     dtype: DTypeLike | None = None,
+    out: Num[np.ndarray, "n m"] | None = None,
 ) -> Num[np.ndarray, "n m"]:
     """Return the distances of the points of ``p`` to those of ``q``, or to each other.
 
@@ -83,6 +86,8 @@ def vq_kernel(
         Compute there, by products of signs, in place of counting packed bits on the CPU.
     dtype : numpy dtype, optional
         A smaller integer type to save memory, for distances without weights.
+    out : array, shape (n, m), optional
+        Where to write the distances, such as a ``numpy.memmap``; it also says the type.
 
     Returns
     -------
@@ -92,8 +97,10 @@ def vq_kernel(
     Raises
     ------
     ValueError
-        If the layers of ``p`` and ``q`` differ, a weight is negative or missing, or ``dtype`` does not hold the
-        distances.
+        If the layers of ``p`` and ``q`` differ, a weight is negative or missing, ``dtype`` does not hold the
+        distances, or ``out`` has another shape.
+    MemoryError
+        If the matrix does not fit into this machine's memory; :func:`vq_blocks` gives it in blocks of rows.
 
     Examples
     --------
@@ -102,12 +109,38 @@ def vq_kernel(
     [[0, 3], [3, 0]]
     """
     parts = _parts(p, q, weights)
-    out = np.empty((len(p), len(parts[0].columns)), _dtype(p, weights, dtype))
+    out = _room((len(p), len(parts[0].columns)), _dtype(p, weights, dtype if out is None else out.dtype), out)
     if q is None and weights is None and device is None and parts[0].rows.shape[1] > _WORTH_MIRRORING:
         _write_half(parts[0], out)
     else:
         _writer(parts, device, out.dtype)(slice(0, len(p)), out)
     return out
+
+
+def _room(shape: tuple[int, int], dtype: np.dtype[Any], out: np.ndarray | None) -> Num[np.ndarray, "n m"]:
+    """Return where to write a kernel: the array that was given, or a new one if it fits into memory."""
+    if out is not None:
+        if out.shape != shape or not out.flags.writeable:
+            raise ValueError(f"out must be a writeable array of shape {shape}, got one of shape {out.shape}")
+        return out
+    size = math.prod(shape) * dtype.itemsize
+    try:
+        if size > _memory():
+            raise MemoryError
+        return np.empty(shape, dtype)
+    except MemoryError:
+        raise MemoryError(
+            f"distances of {shape[0]:,} x {shape[1]:,} points take {size / 1e9:,.1f} GB, more than there is memory; "
+            "vq_blocks gives them in blocks of rows, and out= writes them to an array such as a numpy.memmap"
+        ) from None
+
+
+def _memory() -> float:
+    """Return the bytes of memory of this machine, infinite if it does not say."""
+    try:
+        return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    except (AttributeError, OSError, ValueError):
+        return math.inf
 
 
 def vq_blocks(
@@ -175,6 +208,8 @@ def _dtype(p: Patterns, weights: Weights, wanted: DTypeLike | None) -> np.dtype[
     except TypeError:
         raise ValueError(f"dtype must be a type of numbers, got {described(wanted)}") from None
     if weights is not None:
+        if found == np.float64:
+            return found
         raise ValueError(f"weighted distances are float64; dtype={found} is for distances without weights")
     if found.kind not in "iu" or np.iinfo(found).max < p.width:
         raise ValueError(f"dtype must be an integer type that holds distances up to {p.width}, got {found}")

@@ -8,6 +8,7 @@ changes sign at once. Values at the vertices are enough, because such a network 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import nullcontext
 from itertools import combinations
 from typing import Any
 
@@ -15,7 +16,8 @@ import numpy as np
 from jaxtyping import Float64, Int64
 from torch import nn
 
-from metriscope.common.validation import real_array
+from metriscope.common.progress import progress as progress_bar
+from metriscope.common.validation import integer, real_array
 from metriscope.vq.regions.partition import Partition
 from metriscope.vq.regions.piecewise import KinkSite, Network, check_affine, plane_of
 from metriscope.vq.regions.polygons import Cutter
@@ -31,7 +33,14 @@ _LARGEST = 1e60
 _ROOM = 1 << 29
 
 
-def linear_regions(model: nn.Module, plane: Any = None, bounds: Any = ((-1.0, 1.0), (-1.0, 1.0))) -> Partition:
+def linear_regions(
+    model: nn.Module,
+    plane: Any = None,
+    bounds: Any = ((-1.0, 1.0), (-1.0, 1.0)),
+    *,
+    max_regions: int | None = None,
+    progress: bool = False,
+) -> Partition:
     """Return all linear regions of a network on a plane, within the bounds.
 
     Parameters
@@ -45,6 +54,10 @@ def linear_regions(model: nn.Module, plane: Any = None, bounds: Any = ((-1.0, 1.
         three points a, b, c: ``(a, b - a, c - a)``. Not needed for a network of two inputs, or of one.
     bounds : pair of pairs of float
         ``((s0, s1), (t0, t1))``; for one input, or a line ``(origin, u)``, just ``(s0, s1)``.
+    max_regions : int, optional
+        Stop with an error as soon as there are more regions.
+    progress : bool
+        Show a progress bar of the units that have been cut along, if standard error is a terminal.
 
     Returns
     -------
@@ -54,8 +67,8 @@ def linear_regions(model: nn.Module, plane: Any = None, bounds: Any = ((-1.0, 1.
     Raises
     ------
     ValueError
-        If the model is not piecewise affine and continuous or does not run on the plane, or the plane or the bounds
-        are not of the form described.
+        If the model is not piecewise affine and continuous or does not run on the plane, the plane or the bounds are
+        not of the form described, or there are more than ``max_regions`` regions.
 
     Examples
     --------
@@ -70,9 +83,19 @@ def linear_regions(model: nn.Module, plane: Any = None, bounds: Any = ((-1.0, 1.
     if plane is not None and dims == 1:
         plane = (*plane, *[np.zeros_like(real_array(part, "each part of plane")) for part in plane[-1:]])
     network = Network(model, plane_of(plane, dims))
-    cutter = Cutter(low, high)
-    for site in network.sites:
-        (_cut_by_levels if site.windows is None else _cut_by_pool)(cutter, network, site)
+    cutter, most = Cutter(low, high), None if max_regions is None else integer(max_regions, "max_regions")
+    units = sum(_steps(site) for site in network.sites)
+    done = 0
+    with progress_bar("cutting along units", units) if progress else nullcontext(lambda _: None) as show:
+        for site in network.sites:
+            for _ in (_cut_by_levels if site.windows is None else _cut_by_pool)(cutter, network, site):
+                done += 1
+                show(done)
+                if most is not None and len(cutter) > most:
+                    raise ValueError(
+                        f"there are more than max_regions = {most:,} regions: {len(cutter):,} after {done:,} of "
+                        f"{units:,} units, in layer {site.layer.name!r}; choose narrower bounds or a larger max_regions"
+                    )
     check_affine(cutter.mesh, network, None, network.outputs(cutter.vertices))
     return Partition(cutter.mesh, network, (low, high), dims)
 
@@ -92,8 +115,13 @@ def _bounds(bounds: Any) -> tuple[tuple[float, float], tuple[float, float], int]
     return (low[0], low[1]), (high[0], high[1]), dims
 
 
-def _cut_by_levels(cutter: Cutter, network: Network, site: KinkSite) -> None:
-    """Cut along every threshold of every unit."""
+def _steps(site: KinkSite) -> int:
+    """Return the number of units or windows of an activation."""
+    return site.layer.width // len(site.levels) if site.windows is None else len(site.windows)
+
+
+def _cut_by_levels(cutter: Cutter, network: Network, site: KinkSite) -> Iterator[None]:
+    """Cut along every threshold of every unit, and stop after each unit."""
     width = site.layer.width // len(site.levels)
     for units in _shares(width, len(cutter.vertices)):
         values = network.values(cutter.vertices, site, units)
@@ -101,14 +129,18 @@ def _cut_by_levels(cutter: Cutter, network: Network, site: KinkSite) -> None:
         scale = np.abs(values).max(initial=0.0)
         for level in site.levels:
             cutter.load(values - level)
-            for unit in _changing(values - level):
-                cutter.cut(unit, _tolerance(cutter.values(unit), scale), slice(unit + 1, None))
+            changing = set(_changing(values - level).tolist())
+            for unit in range(values.shape[1]):
+                if unit in changing:
+                    cutter.cut(unit, _tolerance(cutter.values(unit), scale), slice(unit + 1, None))
+                if level == site.levels[-1]:
+                    yield
             if len(site.levels) > 1:
                 values = network.values(cutter.vertices, site, units)
 
 
-def _cut_by_pool(cutter: Cutter, network: Network, site: KinkSite) -> None:
-    """Cut along the borders between the winners of every window, one window after the other."""
+def _cut_by_pool(cutter: Cutter, network: Network, site: KinkSite) -> Iterator[None]:
+    """Cut along the borders between the winners of every window, and stop after each window."""
     assert site.windows is not None
     for some in _shares(len(site.windows), len(cutter.vertices) * site.windows.shape[1]):
         windows = site.windows[some]
@@ -119,6 +151,7 @@ def _cut_by_pool(cutter: Cutter, network: Network, site: KinkSite) -> None:
         scale = np.abs(values).max(initial=0.0)
         for window in windows:
             _cut_by_window(cutter, np.searchsorted(units, window[window >= 0]), _THIN * scale)
+            yield
 
 
 def _cut_by_window(cutter: Cutter, rivals: Int64[np.ndarray, " k"], tolerance: float) -> None:

@@ -19,8 +19,9 @@ from torch import Tensor, nn
 from metriscope.common.model_state import Runner, in_eval_mode, random_states_kept, unwrapped
 from metriscope.common.validation import described, float64_tensor, instance
 from metriscope.vq.capture.activation_calls import Levels, Reading, Winners
+from metriscope.vq.capture.packing import Pooling
 from metriscope.vq.capture.patterns import Layer
-from metriscope.vq.capture.watching import Choice, Watch
+from metriscope.vq.capture.watching import Choice, Positions, Watch
 from metriscope.vq.regions.polygons import Mesh, runs
 
 __all__ = ["KinkSite", "Network", "Plane", "check_affine", "plane_of"]
@@ -91,7 +92,7 @@ class Network:
     ) -> Float64[np.ndarray, "v u"]:
         """Return what an activation is given at some points, or the chosen ``units`` of that."""
 
-        def take(layer: Layer, reading: Reading, _: int | None) -> np.ndarray:
+        def take(layer: Layer, reading: Reading, _: Pooling | None) -> np.ndarray:
             if layer.name != site.layer.name:
                 return np.empty(0)
             given = reading.source if isinstance(reading, Winners) else reading.values
@@ -129,7 +130,7 @@ class Network:
         return torch.stack(parts, 1).cpu().numpy()
 
     def _run(self, points: np.ndarray, keep: Callable[..., np.ndarray]) -> tuple[Any, list[np.ndarray]]:
-        watch = Watch(self.model, self._runner.weights, Choice(None), "positions", keep)
+        watch = Watch(self.model, self._runner.weights, Choice(None), Positions(), keep)
         x = self._plane.inputs(points)
         with random_states_kept(), in_eval_mode(self.model):
             try:
@@ -143,7 +144,7 @@ class Network:
             raise ValueError(faults[0])
         return found, watch.parts()
 
-    def _note(self, layer: Layer, reading: Reading, _: int | None) -> np.ndarray:
+    def _note(self, layer: Layer, reading: Reading, _: Pooling | None) -> np.ndarray:
         """Record an activation, or raise an error that names it."""
         if not layer.piecewise_affine:
             raise ValueError(f"layer {layer.name!r} ({layer.kind}) is not piecewise affine, so there are no regions")

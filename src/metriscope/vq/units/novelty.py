@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from importlib import import_module
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -34,6 +35,8 @@ Index: TypeAlias = Literal["exact", "faiss"]
 # A block of distances takes 4 * 256 * 8192 bytes = 8 MiB per thread, whatever the sizes of the two sets.
 _TEST_ROWS = 256
 _TRAIN_ROWS = 8192
+# Up to this many training points an inverted file is searched in full, which is then fast enough.
+_SEARCHED_WHOLE = 100_000
 
 
 def novelty(
@@ -43,6 +46,7 @@ def novelty(
     train_labels: Any = None,
     test_labels: Any = None,
     index: Index = "exact",
+    nprobe: int | None = None,
 ) -> Float64[np.ndarray, " n"]:
     """Return the distance of each test point to its ``k``-th nearest training pattern: larger is less alike.
 
@@ -59,7 +63,10 @@ def novelty(
         the training points of its own class only.
     index : {"exact", "faiss"}
         ``"faiss"`` searches an inverted file of the optional package ``faiss-cpu``: faster on millions of training
-        points, approximate, and never smaller than the exact answer.
+        points, and never smaller than the exact answer.
+    nprobe : int, optional
+        How many lists of the inverted file ``"faiss"`` searches, of about as many as the root of the training points.
+        If not given, all of them up to 100,000 training points, which is exact, and beyond that one in eight.
 
     Returns
     -------
@@ -82,7 +89,10 @@ def novelty(
     _check_patterns(train, test)
     k = integer(k, "k")
     one_of(index, "index", get_args(Index))
-    search = _exact if index == "exact" else _faiss
+    if nprobe is not None and index == "exact":
+        raise ValueError('nprobe is for index="faiss"; index="exact" searches everything')
+    lists = None if nprobe is None else integer(nprobe, "nprobe")
+    search = _exact if index == "exact" else partial(_faiss, nprobe=lists)
     if train_labels is None and test_labels is None:
         return _enough(search, train.packed, test.packed, k, "")
     groups = _groups(_labels(train_labels, "train_labels", train), _labels(test_labels, "test_labels", test))
@@ -147,7 +157,9 @@ def _smallest(distances: UInt32[np.ndarray, "n m"], best: UInt32[np.ndarray, "n 
     return np.partition(np.concatenate([best, distances], axis=1), k - 1, axis=1)[:, :k]
 
 
-def _faiss(train: UInt8[np.ndarray, "m b"], test: UInt8[np.ndarray, "n b"], k: int) -> np.ndarray:
+def _faiss(
+    train: UInt8[np.ndarray, "m b"], test: UInt8[np.ndarray, "n b"], k: int, nprobe: int | None = None
+) -> np.ndarray:
     """Return the k-th distance that an inverted file finds; where it finds fewer points, the exact one."""
     try:
         faiss = import_module("faiss")
@@ -158,7 +170,7 @@ def _faiss(train: UInt8[np.ndarray, "m b"], test: UInt8[np.ndarray, "n b"], k: i
     lists = max(1, min(math.isqrt(len(train)), len(train) // 39))
     quantizer = faiss.IndexBinaryFlat(bits)
     found = faiss.IndexBinaryIVF(quantizer, bits, lists)
-    found.nprobe = max(1, lists // 8)
+    found.nprobe = min(lists, nprobe or (lists if len(train) <= _SEARCHED_WHOLE else max(1, lists // 8)))
     found.train(train)
     found.add(train)
     distances, neighbors = found.search(test, k)

@@ -1,7 +1,9 @@
-"""Which units a network uses: those that are dead, rarely on or always on, and duplicates of others.
+"""Which units a network uses: those that are dead, rarely on, always on or saturated, and duplicates of others.
 
-Axes: ``n`` points, ``u`` bits of a layer, ``c`` units as they are counted (bits, or channels of ``q`` bits).
-A unit is on at a point where its bit is 1, that is where its pre-activation is >= 0.
+Axes: ``n`` points, ``u`` bits of a layer, ``c`` units as they are counted (of one position, or channels of ``q``
+positions), ``k`` bits per unit. A unit is on at a point where its pre-activation is >= 0. A unit with two thresholds is
+on from the lower one, and saturated from the upper one; one that shrinks (hardshrink, softshrink) is on outside of
+them. The elements of a max pool are no units: its windows are counted apart.
 
 Range: ``active`` lies in [0, 1]. Utilization is invariant to the order of the points, to repeating every point, and to
 a positive scale of a unit; reordering units reorders the rows. Flipping a unit's sign changes its share ``a`` into
@@ -28,7 +30,11 @@ __all__ = ["STATUSES", "By", "Utilization", "UtilizationTracker", "utilization"]
 By: TypeAlias = Literal["unit", "channel"]
 Counts = Int64[np.ndarray, " u"]
 
-STATUSES = ("dead", "rare", "always on", "active")
+STATUSES = ("dead", "rare", "always on", "saturated", "active")
+_POOLS = ("max_pool", "adaptive_max_pool")
+_SHRINK = ("hardshrink", "softshrink")
+# Kinds whose thresholds lie at equal distances from zero.
+_SYMMETRIC = (*_SHRINK, "hardtanh", "hardsigmoid")
 
 # Rows and bytes of a block: its unpacked bits stay in the CPU cache while they are transposed.
 _ROWS = 4096
@@ -50,14 +56,21 @@ class Utilization:
     unit : array of int64
         Number of the unit within its layer.
     active : array of float
-        Share of the unit's bits that are 1.
+        Share of points, and positions if they are counted together, at which the unit is on.
     status : array of str
-        ``"dead"``, ``"rare"``, ``"always on"`` or ``"active"``.
+        ``"dead"``: never on. ``"rare"``: on at fewer points than a share. ``"always on"``. ``"saturated"``: above its
+        upper threshold at every point. Otherwise ``"active"``.
     duplicate_of : array of int64
-        The first earlier unit of the same layer with the same bit at every point; -1 if there is none, and for dead
-        and always-on units.
+        The first earlier unit of the same layer with the same bits at every point; -1 if there is none, and for units
+        that are never on or always on.
     opposite_of : array of int64
-        The first unit of the same layer with the opposite bit at every point; -1 likewise.
+        The first unit of the same layer that is on the opposite side at every point; -1 likewise.
+    saturated : array of float
+        Share of points at which the unit is at or above its upper threshold, such as 6 for ReLU6; NaN for a unit
+        without one.
+    pools : pandas.DataFrame
+        One row per window of a max pool: ``layer``, ``window``, its number of ``elements``, how many of them are the
+        largest at some point (``winners``), and the share of points of the most frequent winner (``top``).
 
     Examples
     --------
@@ -75,6 +88,8 @@ class Utilization:
     status: np.ndarray
     duplicate_of: Int64[np.ndarray, " c"]
     opposite_of: Int64[np.ndarray, " c"]
+    saturated: Float64[np.ndarray, " c"]
+    pools: pd.DataFrame
 
     def __len__(self) -> int:
         return len(self.unit)
@@ -83,7 +98,7 @@ class Utilization:
         """Return one row per unit; ``duplicate_of`` and ``opposite_of`` are NA for units that have none."""
         columns = {name: getattr(self, name) for name in ("layer", "unit", "active", "status")}
         partners = {name: _or_missing(getattr(self, name)) for name in ("duplicate_of", "opposite_of")}
-        return pd.DataFrame(columns | partners)
+        return pd.DataFrame(columns | partners | {"saturated": self.saturated})
 
     def summary(self) -> pd.DataFrame:
         """Return one row per layer: its numbers of units, of units of each status, of duplicates and of opposites."""
@@ -105,12 +120,11 @@ def utilization(p: Patterns, rare: float = 0.01, by: By = "unit") -> Utilization
         Units that are on at some points, but at less than this share of them, are ``"rare"``.
     by : {"unit", "channel"}
         ``"channel"`` counts all positions of a channel as one unit, which is dead if it is never on at any position.
-        A unit with several bits, one per threshold, has one row per bit.
 
     Returns
     -------
     Utilization
-        Activity, status, duplicate and opposite of each unit.
+        Activity, status, duplicate, opposite and saturation of each unit; the windows of max pools apart.
 
     Raises
     ------
@@ -131,10 +145,15 @@ def utilization(p: Patterns, rare: float = 0.01, by: By = "unit") -> Utilization
     if len(instance(p, "p", Patterns)) == 0 or p.width == 0:
         raise ValueError(f"utilization needs at least one point and one unit, got {len(p)} and {p.width}")
     _check(rare, by)
-    parts = [_layer_table(p.packed[:, span], layer, rare, by) for span, layer in zip(p.spans, p.layers, strict=True)]
-    names = [np.full(len(part["unit"]), layer.name, dtype=object) for part, layer in zip(parts, p.layers, strict=True)]
+    parts, pools = [], [_pool_table(p.packed[:0], Layer("", 0, "max_pool", shape=(0,)))]
+    for span, layer in zip(p.spans, p.layers, strict=True):
+        if layer.kind in _POOLS:
+            pools.append(_pool_table(p.packed[:, span], layer))
+        else:
+            parts.append(_layer_table(p.packed[:, span], layer, rare, by))
+    parts = parts or [_layer_table(p.packed[:, :0], Layer("", 0, "relu", shape=(0,)), rare, by)]
     columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
-    return Utilization(points=len(p), rare=rare, layer=np.concatenate(names), **columns)
+    return Utilization(points=len(p), rare=rare, pools=pd.concat(pools, ignore_index=True), **columns)
 
 
 def _check(rare: float, by: str) -> None:
@@ -142,27 +161,54 @@ def _check(rare: float, by: str) -> None:
     one_of(by, "by", get_args(By))
 
 
-def _groups(layer: Layer, by: str) -> Int64[np.ndarray, "c q"]:
-    """Return the numbers of the bits of each unit: one bit, or a channel's bit of one kind at all positions."""
-    bits = np.arange(layer.width)
+def _groups(layer: Layer, by: str) -> Int64[np.ndarray, "c q k"]:
+    """Return the numbers of the bits of each unit: at one position, or at all positions of a channel."""
+    bits = np.arange(layer.width).reshape(-1, 1, layer.bits_per_unit)
     if by == "unit" or layer.channel_axis is None:
-        return bits[:, None]
+        return bits
     by_place = bits.reshape(*layer.shape[: len(layer.shape) - (layer.bits_per_unit > 1)], layer.bits_per_unit)
-    by_channel = np.moveaxis(by_place, (layer.channel_axis, -1), (0, 1))
-    return by_channel.reshape(by_channel.shape[0] * by_channel.shape[1], -1)
+    channels = by_place.shape[layer.channel_axis]
+    return np.moveaxis(by_place, layer.channel_axis, 0).reshape(channels, -1, layer.bits_per_unit)
 
 
 def _layer_table(packed: UInt8[np.ndarray, "n b"], layer: Layer, rare: float, by: By) -> dict[str, np.ndarray]:
     groups = _groups(layer, by)
     counts, digests = _count_and_hash(packed, layer.width)
     # Integers decide: a share that rounds to 0 or 1 must not make a unit dead or always on.
-    on, bits = counts[groups].sum(1), groups.shape[1] * len(packed)
-    active = on / bits
-    status = np.select([on == 0, on == bits, active < rare], ["dead", "always on", "rare"], "active")
+    by_bit, cases = counts[groups].sum(1), groups.shape[1] * len(packed)
+    lower, upper = by_bit[:, 0], by_bit[:, -1]
+    shrinks, ends = layer.kind in _SHRINK, layer.bits_per_unit > 1 and layer.kind not in _SHRINK
+    on = cases - lower + upper if shrinks else lower
+    active = on / cases
+    conditions = [on == 0, (upper == cases) & ends, on == cases, active < rare]
+    status = np.select(conditions, ["dead", "saturated", "always on", "rare"], "active")
     start = np.unpackbits(packed[0], count=layer.width).astype(bool)
-    same, opposite = _partners(digests[groups], start[groups], (on > 0) & (on < bits))
-    found = {"unit": np.arange(len(groups)), "active": active, "status": status.astype(object)}
-    return {**found, "duplicate_of": same, "opposite_of": opposite}
+    same, opposite = _partners(digests[groups], start[groups], (on > 0) & (on < cases), layer.kind)
+    found = {"layer": np.full(len(groups), layer.name, dtype=object), "unit": np.arange(len(groups)), "active": active}
+    saturated = upper / cases if ends else np.full(len(groups), np.nan)
+    return {
+        **found,
+        "status": status.astype(object),
+        "duplicate_of": same,
+        "opposite_of": opposite,
+        "saturated": saturated,
+    }
+
+
+def _pool_table(packed: UInt8[np.ndarray, "n b"], layer: Layer) -> pd.DataFrame:
+    """Return how many elements of each window of a pool ever win, and how often the most frequent winner does."""
+    wins = _counts(packed, layer.width).reshape(-1, layer.bits_per_unit)
+    columns = {"layer": np.full(len(wins), layer.name, dtype=object), "window": np.arange(len(wins))}
+    columns |= {"elements": np.full(len(wins), layer.bits_per_unit), "winners": (wins > 0).sum(1)}
+    return pd.DataFrame({**columns, "top": wins.max(1, initial=0) / max(len(packed), 1)})
+
+
+def _counts(packed: UInt8[np.ndarray, "n b"], width: int) -> Counts:
+    """Return how often every bit is 1."""
+    total = np.zeros(width, np.int64)
+    for rows in row_slices(len(packed), _ROWS):
+        total += np.unpackbits(packed[rows], axis=1, count=width).sum(0, dtype=np.int64)
+    return total
 
 
 def _count_and_hash(packed: UInt8[np.ndarray, "n b"], width: int) -> tuple[Counts, UInt8[np.ndarray, "u h"]]:
@@ -194,18 +240,24 @@ def _columns(packed: UInt8[np.ndarray, "n b"]) -> tuple[Counts, UInt8[np.ndarray
 
 
 def _partners(
-    digests: UInt8[np.ndarray, "c q h"], start: Bool[np.ndarray, "c q"], varies: Bool[np.ndarray, " c"]
+    digests: UInt8[np.ndarray, "c q k h"], start: Bool[np.ndarray, "c q k"], varies: Bool[np.ndarray, " c"], kind: str
 ) -> tuple[Counts, Counts]:
-    """Return the first earlier unit with the same columns, and the first with the opposite ones; -1 for none."""
+    """Return the first earlier unit with the same columns, and the first on the opposite side; -1 for none.
+
+    The opposite of a unit with symmetric thresholds has its bits in reverse order, others only the first.
+    """
     same, opposite = np.full((2, len(digests)), -1)
-    flipped = start ^ start[:, :1]
     units = np.flatnonzero(varies).tolist()
-    sides = {unit: (digests[unit].tobytes(), flipped[unit].tobytes(), bool(start[unit, 0])) for unit in units}
+    order = slice(None, None, -1) if kind in _SYMMETRIC else slice(1)
+    some = slice(None) if kind in _SYMMETRIC else slice(1)
     # Written last to first, so that the first unit of each kind stays.
-    first = {sides[unit]: unit for unit in reversed(units)}
-    for unit, (columns, places, side) in sides.items():
-        same[unit] = first[columns, places, side] if first[columns, places, side] != unit else -1
-        opposite[unit] = first.get((columns, places, not side), -1)
+    equal = {(digests[unit].tobytes(), start[unit].tobytes()): unit for unit in reversed(units)}
+    facing = {(digests[unit, :, some].tobytes(), start[unit, :, some].tobytes()): unit for unit in reversed(units)}
+    for unit in units:
+        first = equal[digests[unit].tobytes(), start[unit].tobytes()]
+        same[unit] = first if first != unit else -1
+        mirrored = digests[unit, :, order].tobytes(), (~start[unit, :, order]).tobytes()
+        opposite[unit] = facing.get(mirrored, -1)
     return same, opposite
 
 

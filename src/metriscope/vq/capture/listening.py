@@ -1,0 +1,148 @@
+"""Listening to a forward pass: every call of a PyTorch function, and the name of the module that makes it.
+
+A mode of PyTorch's function dispatch sees modules, functions, methods and in-place forms alike, each before it runs.
+TorchScript runs below that level; where a network holds such code, a second mode hands every operator up to the first.
+A layer is named by the innermost module that was running; where that module is more than an activation, the
+function follows, as in ``block.relu()``; the second use of the same name ends in ``#2``.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from math import prod
+from threading import get_ident
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch._C._functorch import is_functorch_wrapped_tensor
+from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
+from torch.overrides import TorchFunctionMode
+from torch.utils._python_dispatch import TorchDispatchMode
+
+from metriscope.vq.capture.activation_calls import CALLS, CHANNELS_FIRST, CHANNELS_LAST, Call, Reading
+from metriscope.vq.capture.patterns import Layer
+
+__all__ = ["Functions", "HandUp", "Listener", "modules_followed"]
+
+
+class Listener:
+    """Reads the activations that one model calls, batch after batch, and gives each a name.
+
+    ``renamed`` says of which kind an operator is a part, by its number in the pass: softsign is computed from abs.
+    """
+
+    def __init__(self, model: nn.Module, weights: list[Tensor]) -> None:
+        self._names = {module: name for name, module in model.named_modules()}
+        self._weights = {weight.untyped_storage().data_ptr() for weight in weights} - {0}
+        self.scripted = any(isinstance(module, torch.jit.ScriptModule) for module in self._names)
+        self.renamed: dict[int, str] = {}
+        self._begin(0)
+
+    def _begin(self, points: int) -> None:
+        self._points, self._channels_last, self._number = points, False, 0
+        self._inside: list[nn.Module] = []
+        self._uses: Counter[str] = Counter()
+
+    @abstractmethod
+    def _record(self, call: Call, reading: Reading, name: str) -> None:
+        """Take note of an activation."""
+
+    def _call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a call, and read it before it runs if it is an activation: it may overwrite its own input."""
+        call = CALLS.get(function)
+        if call is None:
+            if function in CHANNELS_LAST or function in CHANNELS_FIRST:
+                self._channels_last = function in CHANNELS_LAST
+            return function(*args, **kwargs)
+        reading = call.read(*args, **kwargs) if self._is_activation(args, kwargs) else None
+        if reading is None:
+            return function(*args, **kwargs)
+        self._note(call, reading)
+        return function(*args, **kwargs) if reading.result is None else reading.result
+
+    def _note(self, call: Call, reading: Reading) -> None:
+        kind = self.renamed.get(self._number, reading.kind)
+        call = call.of_kind(kind) if kind else call
+        self._number += 1
+        self._record(call, reading, self._name(call.kind))
+
+    def _is_activation(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+        """Return whether a call is given values of points: real numbers, and not one of the model's own weights."""
+        x = args[0] if args else kwargs.get("input")
+        if not isinstance(x, Tensor) or not x.is_floating_point() or x.ndim == 0 or x.numel() == 0:
+            return False
+        if is_functorch_wrapped_tensor(x):
+            raise ValueError("an activation runs inside torch.vmap or torch.func, where its values cannot be read")
+        return x.layout == torch.strided and x.untyped_storage().data_ptr() not in self._weights
+
+    def _layer(self, call: Call, reading: Reading, name: str) -> Layer:
+        """Return the layer that an activation call belongs to, before its positions are pooled into channels."""
+        units = tuple(reading.values.shape[1:]) or (1,)
+        axis = None if len(units) < 2 else len(units) - 1 if self._channels_last else 0
+        shape = units if reading.bits == 1 else (*units, reading.bits)
+        seen = "module" if self._own and call.seen != "operator" else call.seen
+        return Layer(name, prod(shape), call.kind, call.piecewise_affine, shape, seen, reading.bits, axis)
+
+    @property
+    def _own(self) -> bool:
+        """Whether the innermost module is nothing but an activation."""
+        return bool(self._inside) and _is_an_activation(self._inside[-1])
+
+    def _name(self, kind: str) -> str:
+        path = self._names[self._inside[-1]] if self._inside else ""
+        base = path or kind if self._own else f"{path}.{kind}()".removeprefix(".")
+        self._uses[base] += 1
+        return base if self._uses[base] == 1 else f"{base}#{self._uses[base]}"
+
+
+def _is_an_activation(module: nn.Module) -> bool:
+    """Return whether a module is nothing but an activation: no modules inside, and no weights unless it is a PReLU."""
+    bare = next(module.parameters(recurse=False), None) is None or isinstance(module, nn.PReLU)
+    return bare and next(module.children(), None) is None
+
+
+@contextmanager
+def modules_followed(names: dict[nn.Module, str], inside: list[nn.Module]) -> Iterator[None]:
+    """Keep in ``inside`` the known modules that are running in this thread, the innermost last.
+
+    It uses PyTorch's global hooks, so the model's own hooks are not changed.
+    """
+    thread = get_ident()
+
+    def enter(module: nn.Module, _: Any) -> None:
+        if module in names and get_ident() == thread:
+            inside.append(module)
+
+    def leave(module: nn.Module, _: Any, __: Any) -> None:
+        if inside and inside[-1] is module and get_ident() == thread:
+            inside.pop()
+
+    entering = register_module_forward_pre_hook(enter)
+    leaving = register_module_forward_hook(leave, always_call=True)
+    try:
+        yield
+    finally:
+        entering.remove()
+        leaving.remove()
+
+
+class Functions(TorchFunctionMode):
+    """Passes on every call of a PyTorch function or method."""
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        super().__init__()
+        self._call = call
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return self._call(func, args, kwargs or {})
+
+
+class HandUp(TorchDispatchMode):
+    """Calls every operator from Python, so that a mode of functions also sees those that compiled code runs."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        return func(*args, **(kwargs or {}))
