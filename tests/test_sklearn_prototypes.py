@@ -14,7 +14,7 @@ from torch import nn
 
 from metriscope.nn import Neg, OffsetL2
 from metriscope.sklearn import DistanceClassifier, DistanceRegressor
-from metriscope.sklearn.training import Adam, Examples, Network, Recipe, Shape, batch_loss, draw_network, train
+from metriscope.sklearn.fitting import Adam, Examples, PrototypeNetwork, Recipe, Shape, batch_loss, draw_network, train
 
 IRIS, WINE = load_iris(return_X_y=True), load_wine(return_X_y=True)
 FRIEDMAN = make_friedman1(400, noise=0.5, random_state=0)
@@ -55,7 +55,7 @@ def test_loss_and_gradient_are_those_of_autograd(activation, units, outputs):
     examples, draws = random_examples(outputs)
     network = draw_network(Shape(units, 3, outputs, activation), examples, draws)
     network.vector += draws.normal(size=network.vector.shape).astype(np.float32) / 4
-    gradient = Network(network.shape)
+    gradient = PrototypeNetwork(network.shape)
     loss, (expected, derivatives) = batch_loss(network, examples, gradient), loss_in_torch(network, examples)
     assert loss == pytest.approx(expected, rel=1e-5)
     largest = max(np.abs(one).max() for one in derivatives)

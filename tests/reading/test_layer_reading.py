@@ -274,7 +274,7 @@ def test_a_layer_inside_a_transformer_has_tokens_as_rows_and_per_point_norms_are
     ],
 )
 def test_the_inputs_of_a_convolution_are_what_its_weights_are_applied_to(conv):
-    from metriscope.reading.sites import site_inputs
+    from metriscope.reading.layer_inputs import site_inputs
 
     x = torch.randn(5, 2, *([7] * (conv.weight.ndim - 2)), generator=torch.Generator().manual_seed(0))
     found = site_inputs(conv, x, 5)

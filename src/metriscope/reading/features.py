@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.overrides import TorchFunctionMode
 
-from metriscope.reading.sites import ACTIVATION_FUNCTIONS, Source
+from metriscope.reading.layer_inputs import ACTIVATION_FUNCTIONS, LayerSource
 
 __all__ = ["batch_features", "layer_features"]
 
@@ -79,7 +79,7 @@ class _Values(TorchFunctionMode):
         return values.reshape(self._points, -1, values.shape[-1]).mean(1).cpu().float()
 
 
-def batch_features(source: Source, batch: Any) -> dict[str, Float[Tensor, "n k"]]:
+def batch_features(source: LayerSource, batch: Any) -> dict[str, Float[Tensor, "n k"]]:
     """Return the features of every layer on a batch, in the order in which the layers run."""
     values = _Values(source.model, batch.points)
     try:
@@ -94,7 +94,7 @@ def batch_features(source: Source, batch: Any) -> dict[str, Float[Tensor, "n k"]
 
 def layer_features(model: nn.Module, data: Any, batch_size: int) -> dict[str, Float[Tensor, "n k"]]:
     """Return the features of every layer on all points."""
-    source, parts = Source(model, data, batch_size), []
+    source, parts = LayerSource(model, data, batch_size), []
     with source.opened():
         parts = [batch_features(source, batch) for batch in source.batches()]
     names = [name for name in parts[0] if all(name in part for part in parts)]

@@ -18,7 +18,7 @@ from torch import Tensor, nn
 
 from metriscope.common.validation import integer, number
 from metriscope.reading.features import batch_features
-from metriscope.reading.sites import Source, label_codes
+from metriscope.reading.layer_inputs import LayerSource, label_codes
 
 __all__ = ["LayerNovelty"]
 
@@ -141,7 +141,7 @@ class LayerNovelty:
         ValueError
             If labels and points differ in number, or the layers differ from those of earlier points.
         """
-        source, first = Source(self.model, data, self.batch_size), 0
+        source, first = LayerSource(self.model, data, self.batch_size), 0
         names, codes = label_codes(labels, len(labels) if source.expected is None else source.expected)
         with source.opened():
             for batch in source.batches():
@@ -185,7 +185,7 @@ class LayerNovelty:
             raise ValueError("nothing was fitted yet: call partial_fit with training points and labels first")
         if not self._fitted:
             self._fitted = {name: sums.gaussians(self.shrinkage) for name, sums in self._sums.items()}
-        source = Source(self.model, data, self.batch_size)
+        source = LayerSource(self.model, data, self.batch_size)
         with source.opened():
             parts = [self._scored(batch_features(source, batch)) for batch in source.batches()]
         return np.concatenate(parts)

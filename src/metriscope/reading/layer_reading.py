@@ -19,12 +19,12 @@ from torch import Tensor, nn
 
 from metriscope.common.validation import integer
 from metriscope.probes.linear import MetricRank, sphericity
-from metriscope.reading.sites import Site, Source, label_codes, locate, site_inputs, taken
+from metriscope.reading.layer_inputs import LayerSource, Site, label_codes, locate, site_inputs, taken
 from metriscope.reading.unit_kinds import UnitEffects, unit_effects
 from metriscope.reading.unit_statistics import (
     ClassCovariances,
     ClassMoments,
-    Nearest,
+    NearestPoints,
     RowSample,
     gaussian_count,
     input_metric,
@@ -176,7 +176,7 @@ def read_layer(
     1     1  active              0     0.5
     """
     integer(probed, "probed", 0)
-    source = Source(model, data, integer(batch_size, "batch_size"))
+    source = LayerSource(model, data, integer(batch_size, "batch_size"))
     names, codes = (None, None) if labels is None else label_codes(labels, _label_count(labels, source))
     site = locate(source, layer)
     pass_ = _Pass(site, 1 if names is None else len(names), codes)
@@ -189,7 +189,7 @@ def read_layer(
     return _reading(site, pass_, names, effects, why)
 
 
-def _label_count(labels: Any, source: Source) -> int:
+def _label_count(labels: Any, source: LayerSource) -> int:
     return len(labels) if source.expected is None else source.expected
 
 
@@ -200,9 +200,9 @@ class _Pass:
         self.site, self.codes, self.points, self.rows = site, codes, 0, 0
         self.moments, self.inputs = ClassMoments(classes), ClassCovariances(classes, _ROOM)
         self.sample, self.grouped = RowSample(), False
-        self.prototype, self.above, self.below, self.strongest = (Nearest() for _ in range(4))
+        self.prototype, self.above, self.below, self.strongest = (NearestPoints() for _ in range(4))
 
-    def add(self, source: Source, batch: Batch) -> None:
+    def add(self, source: LayerSource, batch: Batch) -> None:
         """Run the model on a batch and add what its layer does."""
         with self.site.watched() as calls:
             source.run(batch)
@@ -254,7 +254,7 @@ class _Pass:
 
 
 def _effects(
-    source: Source, site: Site, pass_: _Pass, names: np.ndarray | None, probed: int
+    source: LayerSource, site: Site, pass_: _Pass, names: np.ndarray | None, probed: int
 ) -> tuple[UnitEffects | None, str]:
     """Perturb each unit on evenly chosen points."""
     if probed == 0:

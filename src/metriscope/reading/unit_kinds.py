@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float, Float64, Int64
 from torch import Tensor
 
-from metriscope.reading.sites import Site, Source
+from metriscope.reading.layer_inputs import LayerSource, Site
 from metriscope.vq.capture.batches import Batch
 
 __all__ = ["ClassScores", "UnitEffects", "log_odds", "unit_effects"]
@@ -124,7 +124,7 @@ class UnitEffects:
 class _Probe:
     """The points on which a network is perturbed: what it answers unperturbed, and the change of log-odds."""
 
-    def __init__(self, source: Source, site: Site, batches: list[tuple[Batch, Int64[Tensor, " n"]]]) -> None:
+    def __init__(self, source: LayerSource, site: Site, batches: list[tuple[Batch, Int64[Tensor, " n"]]]) -> None:
         self._source, self._site, self._batches = source, site, [batch for batch, _ in batches]
         self.codes = torch.cat([codes for _, codes in batches])
         rows, outputs = [], []
@@ -165,7 +165,7 @@ class _Probe:
 
 
 def unit_effects(
-    source: Source, site: Site, batches: list[tuple[Batch, Int64[Tensor, " n"]]], classes: np.ndarray | None
+    source: LayerSource, site: Site, batches: list[tuple[Batch, Int64[Tensor, " n"]]], classes: np.ndarray | None
 ) -> tuple[UnitEffects, str]:
     """Return the effects of perturbing each unit alone, and why there are none where there are not.
 

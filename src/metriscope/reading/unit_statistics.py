@@ -20,7 +20,7 @@ __all__ = [
     "KEPT",
     "ClassCovariances",
     "ClassMoments",
-    "Nearest",
+    "NearestPoints",
     "RowSample",
     "gaussian_count",
     "input_metric",
@@ -97,7 +97,7 @@ class ClassMoments:
 
 
 @dataclass
-class Nearest:
+class NearestPoints:
     """The points with the smallest scores, for each unit; infinite scores are not points."""
 
     scores: Float64[Tensor, "k m"] | None = None

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from metriscope.sklearn.novelty import MahalanobisNovelty
-from metriscope.sklearn.patterns import PatternTransformer
+from metriscope.sklearn.mahalanobis_novelty import MahalanobisNovelty
+from metriscope.sklearn.pattern_transformer import PatternTransformer
 from metriscope.sklearn.supervised import DistanceClassifier, DistanceRegressor
 
 __all__ = ["DistanceClassifier", "DistanceRegressor", "MahalanobisNovelty", "PatternTransformer"]

@@ -23,7 +23,7 @@ from metriscope.functional import offset_l2
 from metriscope.nn import OffsetL2, activation_row
 from metriscope.rng import derive
 from metriscope.runs.estimators import SavedEstimator, points, untensored
-from metriscope.sklearn.training import ACTIVATIONS, Adam, Examples, Network, Recipe, Shape, draw_network, train
+from metriscope.sklearn.fitting import ACTIVATIONS, Adam, Examples, PrototypeNetwork, Recipe, Shape, draw_network, train
 
 __all__ = ["PrototypeEstimator", "RandomState", "Standardize", "Units", "Weights", "center_and_scale", "linear_of"]
 
@@ -132,13 +132,15 @@ class PrototypeEstimator(SavedEstimator, BaseEstimator, ABC):  # type: ignore[mi
         shape = Shape((x.shape[1], *self._units()), prototypes, outputs, self.activation)
         if not fresh and shape != self._shape:
             raise ValueError(f"the network was fitted with other sizes, {self._shape}, than asked for now, {shape}")
-        network = draw_network(shape, examples, draws) if fresh else Network(shape, self._vector.copy())
+        network = draw_network(shape, examples, draws) if fresh else PrototypeNetwork(shape, self._vector.copy())
         state = (np.zeros_like(network.vector), np.zeros_like(network.vector), 0)
         adam = Adam(*state) if fresh else Adam(self._first.copy(), self._second.copy(), self._steps)
         self._train(network, adam, examples, draws, whole)
         return self
 
-    def _train(self, network: Network, adam: Adam, examples: Examples, draws: np.random.Generator, whole: bool) -> None:
+    def _train(
+        self, network: PrototypeNetwork, adam: Adam, examples: Examples, draws: np.random.Generator, whole: bool
+    ) -> None:
         held_out = None
         if self.early_stopping and whole:
             examples, held_out = self._split(examples, draws)
@@ -217,7 +219,7 @@ class PrototypeEstimator(SavedEstimator, BaseEstimator, ABC):  # type: ignore[mi
     def _modules(self) -> list[nn.Module]:
         """Return the trained modules up to the distances, in float64."""
         check_is_fitted(self)
-        network = Network(self._shape, self._vector)
+        network = PrototypeNetwork(self._shape, self._vector)
         modules: list[nn.Module] = [Standardize(self.mean_, self.scale_)] if self.standardize else []
         for weight, bias in zip(network.weights, network.biases, strict=True):
             modules += [linear_of(weight, bias), activation_row(self.activation).module()]
@@ -230,7 +232,7 @@ class PrototypeEstimator(SavedEstimator, BaseEstimator, ABC):  # type: ignore[mi
     def distances(self, X: Any) -> Float64[np.ndarray, "n k"]:
         """Return the distance of each point to each prototype."""
         check_is_fitted(self)
-        z, network = self._standardized(points(self, X, reset=False)), Network(self._shape, self._vector)
+        z, network = self._standardized(points(self, X, reset=False)), PrototypeNetwork(self._shape, self._vector)
         for weight, bias in zip(network.weights, network.biases, strict=True):
             z = ACTIVATIONS[self.activation](z @ weight.astype(np.float64) + bias)[0]
         head = torch.from_numpy(self.prototypes_), torch.from_numpy(self.alphas_)

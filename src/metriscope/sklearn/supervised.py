@@ -19,8 +19,8 @@ from torch import nn
 from metriscope.common.validation import contiguous, integer
 from metriscope.nn import Neg
 from metriscope.runs.estimators import untensored
+from metriscope.sklearn.fitting import PrototypeNetwork
 from metriscope.sklearn.prototypes import PrototypeEstimator, RandomState, Units, Weights, center_and_scale, linear_of
-from metriscope.sklearn.training import Network
 
 __all__ = ["DistanceClassifier", "DistanceRegressor"]
 
@@ -274,7 +274,7 @@ class DistanceRegressor(RegressorMixin, PrototypeEstimator):  # type: ignore[mis
 
     def _output(self) -> tuple[np.ndarray, np.ndarray]:
         """Return weight and bias of the last layer, in the targets' own units."""
-        output = Network(self._shape, self._vector).output
+        output = PrototypeNetwork(self._shape, self._vector).output
         weight, bias = (array.astype(np.float64) * self._target_scale for array in output)
         return weight, bias + self._target_mean
 

@@ -95,8 +95,8 @@ def caution(table: pd.DataFrame) -> str:
     """Return a sentence on heads whose largest logit is lower for known points than for strangers; empty if none is."""
     rows = matching(table[table["counted"]], per_class=0)
     wide = means(rows, "heads", "auroc") if "auroc" in rows else pd.DataFrame()
-    worse = wide.mean()[wide.mean() < 0.5] if len(wide) else []
-    if not len(worse):
+    worse = wide.mean()[wide.mean() < 0.5]
+    if worse.empty:
         return ""
     names = ", ".join(f"{named(str(name))} ({value:.2f})" for name, value in worse.items())
     return (

@@ -15,7 +15,7 @@ from metriscope.studies.reading.judge import STATEMENTS
 from metriscope.studies.reading.measure import measure
 from metriscope.studies.reading.page import sections
 from metriscope.studies.reading.plan import READINGS, ReadingOptions, ReadingPlan, ReadNetworks, plan
-from metriscope.studies.reading.train import WORK, Split, ablation_effects, read_layer_units, read_networks
+from metriscope.studies.reading.train import WORK, HeldOut, ablation_effects, read_layer_units, read_networks
 from studies.synthetic import check_statement
 
 TINY = ReadNetworks("wine", "abs", 2, starts=2, steps=40, hidden=8)
@@ -42,7 +42,7 @@ def planted(activation, head):
 def test_a_distance_is_read_by_its_nearest_points_and_an_intensity_by_its_strongest(activation, head, right):
     from metriscope.nn.activations import activation_row
 
-    points = Split(*clusters(0), *clusters(1), 3)
+    points = HeldOut(*clusters(0), *clusters(1), 3)
     table = read_layer_units(TINY, points, planted(activation_row(activation).module(), head), 0, 0).set_index(
         "reading"
     )

@@ -35,14 +35,14 @@ from metriscope.studies.heads.contests.plan import Source
 from metriscope.studies.heads.contests.train import prepared
 from metriscope.studies.initialization.plan import REAL, StartContest
 
-__all__ = ["WORK", "Problem", "contested", "problem", "started"]
+__all__ = ["WORK", "StartProblem", "contested", "problem", "started"]
 
 Part = tuple[Tensor, Tensor]
 State = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True, eq=False)
-class Problem:
+class StartProblem:
     """Points and targets for training, validation and test: classes, or distances to the mean of a Gaussian."""
 
     train: Part
@@ -58,12 +58,12 @@ class Problem:
         return self._counts[how]
 
 
-def problem(job: StartContest, number: int = 0) -> Problem:
+def problem(job: StartContest, number: int = 0) -> StartProblem:
     """Return the data of a contest; ``number`` is that of the Gaussian."""
     if job.family == "real":
         source = Source(job.data, REAL[job.data][1])
         split = prepared(source, job.sizes, job.seed)
-        return Problem(split.train, split.validation, split.test)
+        return StartProblem(split.train, split.validation, split.test)
     if job.family == "mixture":
         return _mixture(job)
     gaussian = data.random_gaussian(job.dim, stream(job.seed, job.study, job.data, number))
@@ -73,10 +73,10 @@ def problem(job: StartContest, number: int = 0) -> Problem:
     for name, count in counts.items():
         x = gaussian.sample(count, stream(job.seed, job.study, job.data, number, name))
         found.append((x.float(), gaussian.distance(x).float()))
-    return Problem(found[0], found[1], found[2], gaussian)
+    return StartProblem(found[0], found[1], found[2], gaussian)
 
 
-def _mixture(job: StartContest) -> Problem:
+def _mixture(job: StartContest) -> StartProblem:
     """Return points of several Gaussians with their numbers, standardized feature by feature."""
     here = (job.seed, job.study, job.data)
     parts = [data.random_gaussian(job.dim, stream(*here, "gaussian", c), spread=job.spread) for c in range(job.right)]
@@ -91,10 +91,10 @@ def _mixture(job: StartContest) -> Problem:
     mean, spread = x[cut:].mean(0), x[cut:].std(0)
     pairs = ((x[cut:], y[cut:]), (x[:cut], y[:cut]), test)
     train, validation, new = (((points - mean) / spread, labels) for points, labels in pairs)
-    return Problem(train, validation, new)
+    return StartProblem(train, validation, new)
 
 
-def _empty(job: StartContest, points: Problem) -> nn.Sequential:
+def _empty(job: StartContest, points: StartProblem) -> nn.Sequential:
     """Return a network of the contest whose weights are still to be set."""
     act = ACTIVATIONS[job.activation].module
     features = points.train[0].shape[1]
@@ -129,7 +129,7 @@ RANDOM: Mapping[str, Callable[..., Any]] = {"kaiming": _kaiming, "xavier": _xavi
 
 
 @torch.no_grad()
-def started(job: StartContest, entry: str, points: Problem, number: int) -> tuple[nn.Sequential, float]:
+def started(job: StartContest, entry: str, points: StartProblem, number: int) -> tuple[nn.Sequential, float]:
     """Return a network before training, and its number of clusters; NaN where there are none.
 
     Starts that set only some layers have the others from Kaiming's start of the same number.
@@ -151,7 +151,7 @@ def started(job: StartContest, entry: str, points: Problem, number: int) -> tupl
     return model, count
 
 
-def _count(job: StartContest, entry: str, points: Problem) -> int:
+def _count(job: StartContest, entry: str, points: StartProblem) -> int:
     """Return the number of clusters, which is the same for all starts on the same points."""
     named = {"clusters": job.right, "clusters-half": max(1, job.right // 2), "clusters-double": 2 * job.right}
     return named[entry] if entry in named else points.count(entry.partition("-")[2], job.seed)
@@ -193,7 +193,7 @@ class _Race:
     """Networks that are trained at once, each on the problem of its own number."""
 
     job: StartContest
-    problems: Sequence[Problem]
+    problems: Sequence[StartProblem]
     racers: Sequence[_Racer]
 
     def run(
@@ -308,7 +308,9 @@ class _Tuned:
     table: pd.DataFrame
 
 
-def _tuned(job: StartContest, problems: Sequence[Problem], begun: Mapping[tuple[str, int, int], nn.Module]) -> _Tuned:
+def _tuned(
+    job: StartContest, problems: Sequence[StartProblem], begun: Mapping[tuple[str, int, int], nn.Module]
+) -> _Tuned:
     places = range(len(problems))
     racers = [_Racer(entry, job.tuning, place, rate) for entry in job.entries for rate in job.rates for place in places]
     _, curve = _Race(job, problems, racers).run(begun, "validation")
@@ -333,7 +335,7 @@ def _shares(job: StartContest, table: pd.DataFrame, curve: Float[np.ndarray, "s 
 @torch.no_grad()
 def _units(
     job: StartContest,
-    problems: Sequence[Problem],
+    problems: Sequence[StartProblem],
     racers: Sequence[_Racer],
     begun: Mapping[tuple[str, int, int], nn.Module],
 ) -> pd.DataFrame:
@@ -348,7 +350,7 @@ def _units(
     return pd.DataFrame(rows)
 
 
-def _kept(job: StartContest, problems: Sequence[Problem], racers: Sequence[_Racer], state: State) -> list[float]:
+def _kept(job: StartContest, problems: Sequence[StartProblem], racers: Sequence[_Racer], state: State) -> list[float]:
     """Return the share of directions that each trained metric has kept."""
     found = []
     for place, one in enumerate(racers):

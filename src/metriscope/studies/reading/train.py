@@ -24,10 +24,19 @@ from metriscope.rng import stream
 from metriscope.runs import Result, once
 from metriscope.studies.reading.plan import READINGS, ReadNetworks
 
-__all__ = ["WORK", "Split", "ablation_effects", "read_layer_units", "read_networks", "readings_of", "split", "trained"]
+__all__ = [
+    "WORK",
+    "HeldOut",
+    "ablation_effects",
+    "read_layer_units",
+    "read_networks",
+    "readings_of",
+    "split",
+    "trained",
+]
 
 
-class Split(NamedTuple):
+class HeldOut(NamedTuple):
     """Standardized training and held-out points with their classes."""
 
     x: Float[Tensor, "n d"]
@@ -38,7 +47,7 @@ class Split(NamedTuple):
 
 
 @lru_cache(maxsize=2)
-def split(name: str, points: int, held: int, seed: int) -> Split:
+def split(name: str, points: int, held: int, seed: int) -> HeldOut:
     """Return points of a data set, standardized by the training points; images by one common deviation."""
     found = data.load(name)
     names = np.unique(found.train.y)
@@ -50,10 +59,10 @@ def split(name: str, points: int, held: int, seed: int) -> Split:
     (x, y), (other, other_y) = parts
     spread = x.std(0) if found.train.x.ndim == 2 else x.std().expand(x.shape[1])
     spread = torch.where(spread > 0, spread, 1.0)
-    return Split((x - x.mean(0)) / spread, y, (other - x.mean(0)) / spread, other_y, len(names))
+    return HeldOut((x - x.mean(0)) / spread, y, (other - x.mean(0)) / spread, other_y, len(names))
 
 
-def trained(job: ReadNetworks, points: Split, start: int) -> nn.Sequential:
+def trained(job: ReadNetworks, points: HeldOut, start: int) -> nn.Sequential:
     """Return a trained network; networks of one start see the same batches."""
     sizes = (points.x.shape[1], *[job.hidden] * job.depth, points.classes)
     init, order = (stream(job.seed, job.study, job.data, word, start) for word in ("init", "batches"))
@@ -120,7 +129,7 @@ def _correlations(a: Float[np.ndarray, "k c"], b: Float[np.ndarray, "k c"]) -> F
     return np.divide((a * b).sum(1), size, out=np.zeros(len(a)), where=size > 0)
 
 
-def read_layer_units(job: ReadNetworks, points: Split, model: nn.Sequential, layer: int, start: int) -> pd.DataFrame:
+def read_layer_units(job: ReadNetworks, points: HeldOut, model: nn.Sequential, layer: int, start: int) -> pd.DataFrame:
     """Return one row per way of reading: how well it predicts classes and ablations of the units of one layer."""
     before, after = model[: 2 * layer + 1], model[2 * layer + 1]
     z, held_z = before(points.x), before(points.held)

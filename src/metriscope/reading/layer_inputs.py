@@ -24,7 +24,7 @@ from metriscope.common.validation import described, instance, label_array
 from metriscope.nn.activations import ACTIVATIONS
 from metriscope.vq.capture.batches import Batch, Reader, as_points, expected_points, split
 
-__all__ = ["ACTIVATION_FUNCTIONS", "Site", "Source", "label_codes", "locate", "site_inputs", "taken"]
+__all__ = ["ACTIVATION_FUNCTIONS", "LayerSource", "Site", "label_codes", "locate", "site_inputs", "taken"]
 
 Rows = Float[Tensor, "n p k"]
 
@@ -136,7 +136,7 @@ def _fold(norm: Any, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
     return weight * scale[:, None], (bias - mean) * scale + shift
 
 
-class Source:
+class LayerSource:
     """A model and its data: runs the model on every batch, and gives it back as it was."""
 
     def __init__(self, model: nn.Module, data: Any, batch_size: int) -> None:
@@ -228,7 +228,7 @@ class _Functions(TorchFunctionMode):
         return next((name for tensor, name in self.calls if tensor is z), "")
 
 
-def _trace(source: Source) -> tuple[list[_Call], _Functions]:
+def _trace(source: LayerSource) -> tuple[list[_Call], _Functions]:
     """Return the calls of all innermost modules on the first batch, in order."""
     calls: list[_Call] = []
     leaves = [(name, m) for name, m in source.model.named_modules() if not any(True for _ in m.children())]
@@ -252,7 +252,7 @@ def _trace(source: Source) -> tuple[list[_Call], _Functions]:
     return calls, functions
 
 
-def locate(source: Source, layer: str | nn.Module) -> Site:
+def locate(source: LayerSource, layer: str | nn.Module) -> Site:
     """Return the site of a linear or convolutional layer, or of an activation, by the module or its name."""
     modules = dict(source.model.named_modules(remove_duplicate=False))
     if isinstance(layer, str):

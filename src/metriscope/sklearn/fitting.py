@@ -17,7 +17,7 @@ import numpy as np
 from jaxtyping import Float32
 from threadpoolctl import threadpool_limits
 
-__all__ = ["ACTIVATIONS", "Adam", "Examples", "History", "Network", "Recipe", "Shape", "draw_network", "train"]
+__all__ = ["ACTIVATIONS", "Adam", "Examples", "History", "PrototypeNetwork", "Recipe", "Shape", "draw_network", "train"]
 
 Floats = Float32[np.ndarray, "..."]
 Vector = Float32[np.ndarray, " p"]
@@ -56,7 +56,7 @@ class Shape:
         return [*layers, head, head, *last]
 
 
-class Network:
+class PrototypeNetwork:
     """The arrays of a network, or of its gradient, as parts of one vector that the optimizer changes at once."""
 
     def __init__(self, shape: Shape, vector: Vector | None = None) -> None:
@@ -81,7 +81,7 @@ class _Pass(NamedTuple):
     distances: Float32[np.ndarray, "n k"]
 
 
-def _hidden(network: Network, x: Float32[np.ndarray, "n d"]) -> tuple[list[Floats], list[np.ndarray]]:
+def _hidden(network: PrototypeNetwork, x: Float32[np.ndarray, "n d"]) -> tuple[list[Floats], list[np.ndarray]]:
     inputs, slopes, activate = [x], [], ACTIVATIONS[network.shape.activation]
     for weight, bias in zip(network.weights, network.biases, strict=True):
         z = inputs[-1] @ weight
@@ -92,7 +92,7 @@ def _hidden(network: Network, x: Float32[np.ndarray, "n d"]) -> tuple[list[Float
     return inputs, slopes
 
 
-def _forward(network: Network, x: Float32[np.ndarray, "n d"]) -> _Pass:
+def _forward(network: PrototypeNetwork, x: Float32[np.ndarray, "n d"]) -> _Pass:
     inputs, slopes = _hidden(network, x)
     h = inputs[-1].shape[1]
     powers = np.empty((len(x), 2 * h), np.float32)
@@ -107,7 +107,9 @@ def _forward(network: Network, x: Float32[np.ndarray, "n d"]) -> _Pass:
     return _Pass(inputs, slopes, powers, factors, np.sqrt(squares, out=squares))
 
 
-def _backward(network: Network, found: _Pass, pull: Float32[np.ndarray, "n k"], gradient: Network) -> None:
+def _backward(
+    network: PrototypeNetwork, found: _Pass, pull: Float32[np.ndarray, "n k"], gradient: PrototypeNetwork
+) -> None:
     """Write the gradient of the head and the hidden layers; ``pull`` is the derivative by the distances."""
     share = pull / (2 * found.distances)
     h = network.shape.units[-1]
@@ -153,7 +155,7 @@ def _cross_entropy(distances: Floats, batch: Examples) -> tuple[float, Floats]:
     return loss, shares
 
 
-def _squared_error(network: Network, distances: Floats, batch: Examples) -> tuple[float, Floats, list[Floats]]:
+def _squared_error(network: PrototypeNetwork, distances: Floats, batch: Examples) -> tuple[float, Floats, list[Floats]]:
     """Return half the summed squared error, and its derivatives by the distances and by the output's arrays."""
     weight, bias = network.output
     error = distances @ weight + bias - batch.y
@@ -161,7 +163,7 @@ def _squared_error(network: Network, distances: Floats, batch: Examples) -> tupl
     return float((error * weighted).sum()) / 2, weighted @ weight.T, [distances.T @ weighted, weighted.sum(0)]
 
 
-def batch_loss(network: Network, batch: Examples, gradient: Network | None = None) -> float:
+def batch_loss(network: PrototypeNetwork, batch: Examples, gradient: PrototypeNetwork | None = None) -> float:
     """Return the mean loss of a batch, and write its gradient if wanted."""
     found = _forward(network, batch.x)
     if network.shape.outputs:
@@ -183,7 +185,7 @@ class Adam:
         self.first, self.second, self.steps = first, second, steps
         self._scratch = np.empty_like(first)
 
-    def update(self, network: Network, gradient: Network, rate: float, decay: float) -> None:
+    def update(self, network: PrototypeNetwork, gradient: PrototypeNetwork, rate: float, decay: float) -> None:
         """Take one step."""
         self.steps += 1
         first, second, scratch = self.first, self.second, self._scratch
@@ -232,7 +234,7 @@ class History:
 
 
 def train(
-    network: Network,
+    network: PrototypeNetwork,
     adam: Adam,
     data: tuple[Examples, Examples | None],
     recipe: Recipe,
@@ -244,7 +246,7 @@ def train(
     ``show`` is called with the number of epochs done.
     """
     (examples, held_out), history, best = data, History([], []), (math.inf, network.vector.copy())
-    gradient = Network(network.shape)
+    gradient = PrototypeNetwork(network.shape)
     # Small batches gain nothing from threads, and one thread sums in the same order on any number of cores. What
     # overflows shows in the loss.
     with threadpool_limits(limits=1), np.errstate(all="ignore"):
@@ -268,7 +270,10 @@ def train(
 
 
 def _epoch(
-    parts: tuple[Network, Network, Adam], examples: Examples, recipe: Recipe, when: tuple[int, np.random.Generator]
+    parts: tuple[PrototypeNetwork, PrototypeNetwork, Adam],
+    examples: Examples,
+    recipe: Recipe,
+    when: tuple[int, np.random.Generator],
 ) -> list[float]:
     (network, gradient, adam), (epoch, draws) = parts, when
     losses, batches = [], _batches(len(examples.x), recipe, draws)
@@ -296,13 +301,13 @@ def _stagnates(losses: list[float], recipe: Recipe) -> bool:
     return min(losses[-recipe.patience :]) > min(losses[: -recipe.patience]) - recipe.tol
 
 
-def draw_network(shape: Shape, examples: Examples, draws: np.random.Generator) -> Network:
+def draw_network(shape: Shape, examples: Examples, draws: np.random.Generator) -> PrototypeNetwork:
     """Return a network at its start: random hyperplanes, prototypes at points that the data give, ``alpha = 1``.
 
     The prototypes of classes start at the weighted means of their points, or at the mean of all for a class without
     points; those of a regression at random points.
     """
-    network = Network(shape)
+    network = PrototypeNetwork(shape)
     gain = 2.0 if shape.activation == "relu" else 1.0
     for weight, bias in zip(network.weights, network.biases, strict=True):
         weight[...] = draws.standard_normal(weight.shape) * math.sqrt(gain / len(weight))
