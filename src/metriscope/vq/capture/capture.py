@@ -33,7 +33,7 @@ from metriscope.vq.capture.watching import ActivationSite, Conv, Positions, Toke
 if TYPE_CHECKING:
     from pandas import DataFrame
 
-__all__ = ["Description", "capture", "describe"]
+__all__ = ["Description", "capture", "describe", "packed_rows"]
 
 
 def capture(
@@ -105,7 +105,7 @@ def capture(
     expected = expected_points(data, points_axis)
     if ids is not None:
         ids = point_ids(ids, expected if isinstance(data, Tensor | np.ndarray | Mapping) else None)
-    rows = _rows(session, data, batch_size, expected)
+    rows = packed_rows(session, data, batch_size, expected)
     named = None if ids is None else point_ids(ids, len(rows))
     return Patterns(session.watch.layers, rows, named, session.missed)
 
@@ -215,7 +215,7 @@ def _row(layer: Layer, seen: str) -> tuple[str, str, str, str, str, str]:
     return layer.name, layer.kind, f"{layer.width:,}", shape, "yes" if layer.piecewise_affine else "no", seen
 
 
-def _rows(session: Session, data: Any, batch_size: int, expected: int | None) -> UInt8[np.ndarray, "n b"]:
+def packed_rows(session: Session, data: Any, batch_size: int, expected: int | None) -> UInt8[np.ndarray, "n b"]:
     """Return the packed bits of all batches, of which no more than one is held at a time."""
     rows: RowBuffer | None = None
     with random_states_kept(), in_eval_mode(session.model):

@@ -23,7 +23,10 @@ __all__ = ["Session"]
 
 
 class Session:
-    """A model, the chosen layers, and what has been captured so far."""
+    """A model, the chosen layers, and what has been captured so far.
+
+    Without ``probing`` the model is taken to hold its points on the first axis, and to run known activations only.
+    """
 
     def __init__(
         self,
@@ -34,6 +37,7 @@ class Session:
         *,
         strict: bool = False,
         axis: int = 0,
+        probing: bool = True,
     ) -> None:
         self.model, self._strict = unwrapped(instance(model, "model", nn.Module)), strict
         # The part of a point's shape that may not vary.
@@ -47,7 +51,7 @@ class Session:
         self.watch = Watch(self.model, self._run.weights, self._choice, positions)
         self._findings = Findings()
         self._form: tuple[int, ...] | None = None
-        self._first, self.axis = True, axis
+        self._first, self.axis, self._probing = True, axis, probing
 
     def run(self, raw: Any, choosing: bool = True) -> list[UInt8[np.ndarray, "n _"]] | None:
         """Return the packed bits of a batch, one array per layer; None if it holds no points."""
@@ -58,7 +62,9 @@ class Session:
         self._check_form(batch)
         self._forward(batch)
         if self._first:
-            self._learn(batch)
+            if self._probing:
+                self._learn(batch)
+            self.watch.forget()
             self._check_found(choosing)
         self._first = False
         return self.watch.parts()
@@ -74,7 +80,6 @@ class Session:
         if not agrees:
             self.watch.learn(found)
             self._forward(batch)
-        self.watch.forget()
 
     def _forward(self, batch: Batch) -> None:
         try:

@@ -14,8 +14,10 @@ from jaxtyping import Float64, Int64
 
 from metriscope.common.validation import check_shape, real_array, whole_array
 from metriscope.rng import stream
-from metriscope.vq.capture.capture import capture
+from metriscope.vq.capture.capture import packed_rows
 from metriscope.vq.capture.patterns import Layer, Patterns
+from metriscope.vq.capture.session import Session
+from metriscope.vq.capture.watching import Positions
 from metriscope.vq.regions.piecewise import Network
 from metriscope.vq.regions.polygons import Mesh, decision_segments, depths, nearest_polygon
 
@@ -30,6 +32,8 @@ Corner = tuple[float, float]
 
 # A point computed on the border of the bounds, as an interpolation or an affine map of its ends, misses it by at most
 # a few units in the last place of the bounds.
+# Points that are run at once.
+_ROWS = 1024
 _SLACK = 8 * float(np.finfo(np.float64).eps)
 
 
@@ -212,7 +216,10 @@ class Partition:
     def _patterns(self, places: Float64[np.ndarray, "n 2"]) -> Patterns:
         if not self.layers:
             return Patterns((), np.zeros((len(places), 0), np.uint8))
-        return capture(self._network.model, self._network.inputs(places))
+        # Probed already, and more thoroughly: all that the network runs was found to be affine between its kinks.
+        session = Session(self._network.model, None, None, Positions(), probing=False)
+        rows = packed_rows(session, self._network.inputs(places), _ROWS, len(places))
+        return Patterns(session.watch.layers, rows)
 
     def decision_boundary(self) -> Float64[np.ndarray, "b 2 d"]:
         """Return the border between classes as segments: where one output is zero, or where the two largest meet.
