@@ -32,9 +32,9 @@ Corner = tuple[float, float]
 
 # A point computed on the border of the bounds, as an interpolation or an affine map of its ends, misses it by at most
 # a few units in the last place of the bounds.
+_SLACK = 8 * float(np.finfo(np.float64).eps)
 # Points that are run at once.
 _ROWS = 1024
-_SLACK = 8 * float(np.finfo(np.float64).eps)
 
 
 class Partition:
