@@ -78,7 +78,15 @@ def test_the_code_of_a_page_prints_what_the_page_says(tmp_path, page):
 
 
 def test_the_readme_shows_every_command():
-    assert {line[0] for line in commands(README)} == {"reproduce", "inspect", "compare", "runs", "bench", "data"}
+    assert {line[0] for line in commands(README)} == {
+        "reproduce",
+        "inspect",
+        "compare",
+        "runs",
+        "bench",
+        "data",
+        "demo",
+    }
 
 
 @pytest.mark.parametrize("page", DOCUMENTS, ids=lambda page: page.name)
