@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-__all__ = ["Runner", "in_eval_mode", "random_states_kept", "unwrapped"]
+__all__ = ["Runner", "attributes_kept", "hooks_aside", "in_eval_mode", "random_states_kept", "unwrapped"]
 
 
 @contextmanager
@@ -49,6 +49,47 @@ def random_states_kept() -> Iterator[None]:
             torch.cuda.set_rng_state_all(states[1])
         np.random.set_state(numpy)  # noqa: NPY002
         random.setstate(python)
+
+
+@contextmanager
+def attributes_kept(model: nn.Module) -> Iterator[None]:
+    """Restore what a forward pass assigns to attributes or writes into buffers, such as hidden states and counters."""
+    modules = [module for module in model.modules() if not isinstance(module, torch.jit.ScriptModule)]
+    attributes = [(vars(module), dict(vars(module)), dict(module._buffers)) for module in modules]
+    buffers = [(one, one._version, one.detach().clone()) for one in model.buffers()]
+    try:
+        yield
+    finally:
+        for now, before, held in attributes:
+            now.clear()
+            now.update(before)
+            now["_buffers"].clear()
+            now["_buffers"].update(held)
+        for one, version, value in buffers:
+            if one._version != version:
+                with torch.no_grad():
+                    one.copy_(value)
+
+
+@contextmanager
+def hooks_aside(model: nn.Module, kept: bool) -> Iterator[None]:
+    """Leave out hooks, which may collect values, but not PyTorch's own, which compute weights, unless all are kept."""
+    held = [hooks for module in model.modules() for hooks in (module._forward_hooks, module._forward_pre_hooks)]
+    before = [dict(hooks) for hooks in held]
+    try:
+        for hooks in held if not kept else []:
+            for key in [key for key, hook in hooks.items() if not _is_pytorchs(hook)]:
+                del hooks[key]
+        yield
+    finally:
+        for hooks, all_ in zip(held, before, strict=True):
+            hooks.clear()
+            hooks.update(all_)
+
+
+def _is_pytorchs(hook: Any) -> bool:
+    named = getattr(hook, "func", hook)
+    return str(getattr(named, "__module__", type(named).__module__)).split(".")[0] == "torch"
 
 
 class Runner:

@@ -187,3 +187,28 @@ def test_the_table_of_ways_in_the_docs_is_up_to_date():
     assert table() in text, "run python -m vq.capture.ways in tests/ with the package on the path"
     for role in set(NOT_UNITS.values()):
         assert f"| {role} |" in text
+
+
+def test_values_that_leave_pytorch_on_their_way_are_captured_and_told():
+    class Away(nn.Module):
+        def forward(self, x):
+            return F.relu(torch.from_numpy(x.numpy() * 2.0)).tanh()
+
+    p = capture(Away(), points(5, 3))
+    assert [layer.kind for layer in p.layers] == ["relu", "tanh"]
+    assert str(p.missed) == "2 layers taken; also ran: numpy x1"
+
+
+def test_an_activation_of_weights_is_left_out_whatever_its_shape():
+    class Weighed(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = nn.Parameter(torch.ones(4, 4))
+
+        def forward(self, x):
+            return F.relu(x @ torch.tanh(2 * self.scale))
+
+    # Four points of four features: shapes of one batch could not tell.
+    p = capture(Weighed(), points(4, 4))
+    assert [layer.kind for layer in p.layers] == ["relu"]
+    assert not p.missed

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -18,6 +17,7 @@ from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import _get_current_function_mode_stack
 from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
+from metriscope.common.model_state import attributes_kept, hooks_aside
 from metriscope.vq.capture.activation_calls import Call, Reading, Winners
 from metriscope.vq.capture.batches import Batch
 from metriscope.vq.capture.listening import Functions, Listener, modules_followed
@@ -38,6 +38,8 @@ __all__ = ["HEAD", "Findings", "Layout", "Probe", "other_points"]
 
 # Most points that a probe has in common with a batch.
 HEAD = 3
+# Calls after which values can be changed unseen.
+_LEAVING = frozenset((Tensor.numpy, Tensor.__array__, Tensor.tolist))
 # Share of values that must agree between two runs of the same points, and by how much of the largest they may differ.
 _AGREE = 0.9
 
@@ -99,6 +101,10 @@ class Findings:
     problem: str = ""
     operations: tuple[MissedOperation, ...] = ()
 
+    def is_shared(self, name: str, shape: tuple[int, ...]) -> bool:
+        """Return whether an activation is the same for all points; one that leaves PyTorch on its way is not."""
+        return name in self.shared and name in self.values and tuple(self.values[name].shape) == shape
+
     def layout(self, name: str, reading: Reading, points: int) -> Layout | None:
         """Return where an activation of so many points holds them; None if that cannot be told."""
         before, now = self.values[name], reading.values
@@ -153,8 +159,8 @@ class Probe(Listener):
                 self._view.add_input(value)
         following = modules_followed(self._names, self._inside)
         with (
-            _attributes_kept(self._model),
-            _hooks_aside(self._model, hooks),
+            attributes_kept(self._model),
+            hooks_aside(self._model, hooks),
             following,
             Functions(self._call),
             self._view,
@@ -170,6 +176,8 @@ class Probe(Listener):
 
     def _call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         view, outer, fused = self._view, self._view.context, fused_function(function)
+        if function in _LEAVING and view.depends(args[0]):
+            view.events.append(Event("numpy", self._place()[0]))
         recorded, events = view.recorded, len(view.events)
         view.context = outer or fused or function_role(function)
         try:
@@ -187,49 +195,10 @@ class Probe(Listener):
         source = reading.source if isinstance(reading, Winners) else reading.values
         if not view.depends(source):
             found.shared.add(name)
+            if len(source) == found.points:
+                view.add_input(source)
         found.below |= call.seen == "operator" and view.below
         view.record(call, source, self._number - 1)
-
-
-@contextmanager
-def _attributes_kept(model: nn.Module) -> Iterator[None]:
-    """Restore what a forward pass assigns to attributes or writes into buffers, such as hidden states and counters."""
-    modules = [module for module in model.modules() if not isinstance(module, torch.jit.ScriptModule)]
-    attributes = [(vars(module), dict(vars(module)), dict(module._buffers)) for module in modules]
-    buffers = [(one, one._version, one.detach().clone()) for one in model.buffers()]
-    try:
-        yield
-    finally:
-        for now, before, held in attributes:
-            now.clear()
-            now.update(before)
-            now["_buffers"].clear()
-            now["_buffers"].update(held)
-        for one, version, value in buffers:
-            if one._version != version:
-                with torch.no_grad():
-                    one.copy_(value)
-
-
-@contextmanager
-def _hooks_aside(model: nn.Module, kept: bool) -> Iterator[None]:
-    """Leave out hooks, which may collect values, but not PyTorch's own, which compute weights, unless all are kept."""
-    held = [hooks for module in model.modules() for hooks in (module._forward_hooks, module._forward_pre_hooks)]
-    before = [dict(hooks) for hooks in held]
-    try:
-        for hooks in held if not kept else []:
-            for key in [key for key, hook in hooks.items() if not _is_pytorchs(hook)]:
-                del hooks[key]
-        yield
-    finally:
-        for hooks, all_ in zip(held, before, strict=True):
-            hooks.clear()
-            hooks.update(all_)
-
-
-def _is_pytorchs(hook: Any) -> bool:
-    named = getattr(hook, "func", hook)
-    return str(getattr(named, "__module__", type(named).__module__)).split(".")[0] == "torch"
 
 
 @dataclass(eq=False)

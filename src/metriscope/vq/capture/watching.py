@@ -168,9 +168,9 @@ class Watch(Listener):
             before = findings.values.get(name)
             if findings.problem or before is None:
                 self.unchecked.append(name)
-            elif (name in findings.shared) != (self.sites[name].reason == SHARED):
+            elif findings.is_shared(name, shape) != (self.sites[name].reason == SHARED):
                 return False
-            elif name not in findings.shared:
+            elif not findings.is_shared(name, shape):
                 if (shape[0], before.shape) != (self._points, (findings.points, *shape[1:])):
                     return False
                 if not findings.agrees(name, Layout(), head):
@@ -222,7 +222,7 @@ class Watch(Listener):
             return Layout(), self.sites[name].reason
         found, astray = self._findings, ""
         layout: Layout | None = Layout()
-        if name in found.shared:
+        if found.is_shared(name, shape):
             astray = SHARED
         elif name in found.values and not found.problem:
             layout = found.layout(name, reading, self._points)
