@@ -121,7 +121,6 @@ def ours(model: nn.Sequential, problem: Problem) -> dict[str, Callable[[np.ndarr
 
 
 def main() -> None:
-    """Print one line per method, one column per problem."""
     print(processor())
     problems = {
         "far: Fashion": far(), "near: MNIST 8, 9": left_out("mnist-5k", (8, 9)),

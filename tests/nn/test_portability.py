@@ -8,31 +8,17 @@ import warnings
 import numpy as np
 import pytest
 import torch
-from safetensors.torch import load_file, save_file
-from torch import nn
+from safetensors.torch import load_file
 from torch.multiprocessing import spawn
 
-from metriscope.nn import HEADS, Abs, Mahalanobis, build_head
-from metriscope.rng import stream
+from metriscope.nn import HEADS
+from nn.portable import X, gradients_of_half, model
 
 PARTS = [
     *(name for name in HEADS if name not in ("linear", "offset-l1", "mahalanobis-shared")),
     "abs",
     "mahalanobis-layer",
 ]
-# Smallest and largest batches differ, so that a fixed batch size would be noticed.
-X = torch.randn(7, 6, generator=stream(0, "portability"))
-
-
-def model(name: str) -> nn.Module:
-    generator = stream(0, "portability", name)
-    first = nn.Linear(6, 5)
-    with torch.no_grad():
-        for value in first.parameters():
-            value.normal_(0.0, 0.5, generator=generator)
-    last = {"abs": Abs(), "mahalanobis-layer": Mahalanobis(5, generator=generator)}
-    tail = last[name] if name in last else build_head(name, 5, 3, generator)
-    return nn.Sequential(first, nn.ReLU(), tail).eval()
 
 
 @pytest.mark.parametrize("name", PARTS)
@@ -96,24 +82,9 @@ def test_onnx_runs_elsewhere_with_the_same_outputs(name, tmp_path):
         assert np.allclose(found, own(batch).detach().numpy(), atol=1e-4)
 
 
-def _share(rank: int, folder: str, names: list[str]) -> None:
-    """Compute the gradients of each model on half of the points, in one of two processes."""
-    store = torch.distributed.FileStore(f"{folder}/store", 2)
-    torch.distributed.init_process_group("gloo", store=store, rank=rank, world_size=2)
-    try:
-        for name in names:
-            own = nn.parallel.DistributedDataParallel(model(name))
-            own(X[:6].chunk(2)[rank]).sum().backward()
-            if rank == 0:
-                found = {key: p.grad for key, p in own.module.named_parameters() if p.grad is not None}
-                save_file(found, f"{folder}/{name}.safetensors")
-    finally:
-        torch.distributed.destroy_process_group()
-
-
 def test_two_processes_average_the_gradients_of_their_halves(tmp_path):
     names = ["offset-l2", "rbf", "mahalanobis", "cosine", "nearest-mean"]
-    spawn(_share, args=(str(tmp_path), names), nprocs=2)
+    spawn(gradients_of_half, args=(str(tmp_path), names), nprocs=2)
     for name in names:
         found, own = load_file(tmp_path / f"{name}.safetensors"), model(name)
         (own(X[:6]).sum() / 2).backward()

@@ -20,8 +20,10 @@ from metriscope.train.sparse_points import GROUP, background, pack, similar
 
 few = settings(max_examples=25, deadline=None)
 names = pytest.mark.parametrize("name", [name for name in ARCHITECTURES if compilable(name)])
-# On raw pixels these two bounce between far points: PyTorch in float32 and float64 part by per cents in 200 steps.
-BOUNCING = {"relu2-neg", "relu2-neg-bias"}
+# On raw pixels these bounce between far points: PyTorch in float32 and in float64 part within 200 steps.
+BOUNCING = {"relu2-neg", "relu2-neg-bias", "silu2-neg", "elu2-neg", "tanh2-neg"}
+# Activations that saturate: outputs may be equal but for the rounding of an exponential.
+SATURATING = ("gelu2", "silu2", "tanh2", "elu2")
 
 
 @cache
@@ -188,7 +190,11 @@ def test_scores_and_active_units_are_those_that_pytorch_counts(name):
     found = measure([network], packed("raw", 333))
     np.testing.assert_allclose(found.hidden[0], (hidden.abs() > 1e-6).double().mean(0), atol=1.1 / len(y))
     np.testing.assert_allclose(found.outputs[0], (output.abs() > 1e-6).double().mean(0), atol=1.1 / len(y))
-    assert found.accuracy[0] == pytest.approx((output.argmax(1).numpy() == y).mean(), abs=1.1 / len(y))
+    # Where the two largest outputs are equal up to rounding, either may be the answer.
+    first, second = output.topk(2).values.T
+    ties = ((first - second) <= 1e-6 * first.abs()).double().mean() if name.startswith(SATURATING) else 0.0
+    right = (output.argmax(1).numpy() == y).mean()
+    assert found.accuracy[0] == pytest.approx(right, abs=1.1 / len(y) + float(ties))
 
 
 def test_of_equal_outputs_the_first_is_the_answer():
@@ -289,8 +295,8 @@ def test_what_does_not_fit_is_refused_in_one_sentence():
         examples(x, y[:-1])
     with pytest.raises(ValueError, match=r"float32 array of shape \(n, d\), not float64 of shape \(10, 4\)"):
         pack(x.astype(np.float64))
-    with pytest.raises(ValueError, match=r"architecture must be one of relu, .* got 'tanh'"):
-        Classifier("tanh", {})
+    with pytest.raises(ValueError, match=r"architecture must be one of relu, .* got 'mish'"):
+        Classifier("mish", {})
     with pytest.raises(
         ValueError, match=r"abs-l2 needs a matrix 2.mu in its state, which has 0.weight, 0.bias, 2.weight"
     ):

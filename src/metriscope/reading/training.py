@@ -84,11 +84,11 @@ class TrainingTracker:
     >>> tracker = TrainingTracker(model, np.random.default_rng(0).normal(size=(20, 2)))
     >>> for epoch in range(3):  # ... train for an epoch, then
     ...     tracker(epoch)
-    >>> tracker.to_pandas()[["epoch", "layer", "units", "dying", "drift"]].round(6)
-       epoch layer  units  dying  drift
-    0      0     1      3      0    0.0
-    1      1     1      3      0    0.0
-    2      2     1      3      0    0.0
+    >>> tracker.to_pandas()[["epoch", "layer", "units", "dying"]]
+       epoch layer  units  dying
+    0      0     1      3      0
+    1      1     1      3      0
+    2      2     1      3      0
     """
 
     def __init__(self, model: nn.Module, data: Any, every: int = 1, logger: Any = None, batch_size: int = 1024) -> None:

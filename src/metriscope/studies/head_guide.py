@@ -155,7 +155,7 @@ def page(records: Sequence[Record] | None = None) -> str:
         "Written by a program from records of `metriscope reproduce heads --profile paper`. Every head stands on the "
         f"same encoder (one hidden layer of {CONTESTS['heads'].entries[0].hidden} ReLU units), has the same budget for "
         f"tuning ({len(shape.rates)} learning rates), and is trained from {shape.starts} starts. Heads are plain "
-        "modules: `metriscope.nn.build_head(name, features, classes)`."
+        "modules: `ms.nn.build_head(name, features, classes)`."
     )
     questions = [q for q in QUESTIONS if len(matching(table, per_class=q.per_class))]
     answers = "\n".join(f"- {text}" for text in (*(answer(table, q) for q in questions), caution(table)) if text)

@@ -176,8 +176,9 @@ def _norm() -> str:
         random = torch.randn(dim, dim, generator=stream(0, "problems", dim), dtype=cov.dtype)
         exact, worst = (_norm_of(weight, inverse) for weight in (whitening_factor(cov), random))
         least = float((torch.trace(inverse) - dim) / dim**0.5)
-        found = f"{number(exact)} for the exact network, {number(worst)} for random weights"
-        parts.append(f"{dim}-D: {found}, at least {number(least)} for any D units")
+        # Three digits: the smallest eigenvalues of the covariance are known to little more in float32.
+        found = f"{exact:.3g} for the exact network, {worst:.3g} for random weights"
+        parts.append(f"{dim}-D: {found}, at least {least:.3g} for any D units")
     return (
         "Rows of W_norm have norm 1, so the trace of W_normᵀ W_norm is the number of units, while the trace of Σ⁻¹ is "
         "larger than D unless Σ = I. With D units the norm is therefore at least (tr Σ⁻¹ − D) / √D. On the published "

@@ -14,20 +14,18 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from numba import njit
 
-from metriscope.train.kernels import EXP, EXP_RANGE, HALF, ONE, ZERO, F, I, chosen, compiled
+from metriscope.train.activation_kernels import ABS_HIDDEN, HIDDEN, exponential, inlined, smooth, smooth_slope
+from metriscope.train.kernels import HALF, ONE, ZERO, F, chosen, compiled
 from metriscope.train.sparse_points import GROUP
 
-__all__ = ["Room", "aligned", "descend", "learn", "measure", "prepare", "room", "spaced"]
+__all__ = ["HIDDEN", "Room", "aligned", "descend", "learn", "measure", "prepare", "room", "spaced"]
 
-HIDDEN = {"relu": 0, "abs": 1, "gelu": 2, "silu": 3, "tanh": 4, "elu": 5}
 HEADS = {"linear": 0, "offset-l2": 1, "offset-l2-code": 2}
 # The head in which ``alpha`` weighs squared differences, not differences.
 SQUARED = HEADS["offset-l2-code"]
 OUTPUTS: dict[str | None, int] = {None: 0} | {name: 1 + code for name, code in HIDDEN.items()}
 RELU, ABS = OUTPUTS["relu"], OUTPUTS["abs"]
-ABS_HIDDEN, GELU, SILU, TANH, ELU = (HIDDEN[name] for name in ("abs", "gelu", "silu", "tanh", "elu"))
 
 # Numbers in a cache line.
 LINE = 16
@@ -39,76 +37,6 @@ LOWEST = F(-np.inf)
 
 # Columns that a call of ``attract`` and of ``accumulate`` processes, and both functions; compiled as constants.
 KERNELS, LANES, WIDTH, accumulate, attract = chosen()
-
-_inlined = njit(inline="always")
-
-(P0, P1, P2, P3, P4, P5), (LOG2E, LN2_HIGH, LN2_LOW) = EXP, EXP_RANGE
-# Below it exp is taken as zero: 1e-26 changes no weight, and products of smaller numbers would be subnormal, with which
-# processors are many times slower.
-LEAST = F(-60.0)
-
-
-@_inlined
-def _exp(x: Any) -> Any:
-    # For x <= 0; branch-free, so that it is vectorized; NaN stays NaN.
-    bounded = max(x, LEAST)
-    power = np.floor(bounded * LOG2E + HALF)
-    r = (bounded - power * LN2_HIGH) - power * LN2_LOW
-    poly = ((((P0 * r + P1) * r + P2) * r + P3) * r + P4) * r + P5
-    scale = I((I(power) + I(127)) << I(23)).view(np.float32)
-    value = (poly * r * r + r + ONE) * scale if x >= LEAST else ZERO
-    return x if x != x else value
-
-
-# erfc(u) = P(t) exp(-u²) with t = 1 / (1 + 0.3275911 u), u >= 0: Abramowitz & Stegun 7.1.26, error 1.5e-7.
-(E1, E2, E3, E4, E5), E0 = map(F, (0.254829592, -0.284496736, 1.421413741, -1.453152027, 1.061405429)), F(0.3275911)
-ROOT_HALF, ROOT_TWO_PI = F(math.sqrt(0.5)), F(math.sqrt(0.5 / math.pi))
-
-
-@_inlined
-def _share_below(x: Any) -> Any:
-    # The share of a standard normal distribution below x.
-    u = abs(x) * ROOT_HALF
-    t = ONE / (ONE + E0 * u)
-    tail = HALF * ((((E5 * t + E4) * t + E3) * t + E2) * t + E1) * t * _exp(-u * u)
-    return ONE - tail if x >= ZERO else tail
-
-
-@_inlined
-def _logistic(x: Any) -> Any:
-    e = _exp(-abs(x))
-    return ONE / (ONE + e) if x >= ZERO else e / (ONE + e)
-
-
-@_inlined
-def _tangent(x: Any) -> Any:
-    e = _exp(F(-2) * abs(x))
-    value = (ONE - e) / (ONE + e)
-    return value if x >= ZERO else -value
-
-
-@_inlined
-def _smooth(x: Any, kind: int) -> Any:
-    if kind == GELU:
-        return x * _share_below(x)
-    if kind == SILU:
-        return x * _logistic(x)
-    if kind == TANH:
-        return _tangent(x)
-    return x if x > ZERO else _exp(min(x, ZERO)) - ONE
-
-
-@_inlined
-def _smooth_slope(x: Any, kind: int) -> Any:
-    if kind == GELU:
-        return _share_below(x) + x * ROOT_TWO_PI * _exp(-HALF * x * x)
-    if kind == SILU:
-        share = _logistic(x)
-        return share * (ONE + x * (ONE - share))
-    if kind == TANH:
-        value = _tangent(x)
-        return ONE - value * value
-    return ONE if x > ZERO else _exp(min(x, ZERO))
 
 
 def aligned(*shape: int) -> np.ndarray:
@@ -154,7 +82,7 @@ def _activate(z: Any, first: int, hidden: int, h: Any) -> None:
     if hidden > ABS_HIDDEN:
         for g in range(GROUP):
             for k in range(h.shape[1]):
-                h[g, k] = _smooth(z[first + g, k], hidden)
+                h[g, k] = smooth(z[first + g, k], hidden)
         return
     for g in range(GROUP):
         for k in range(h.shape[1]):
@@ -194,16 +122,16 @@ def _squared_distances(h: Any, mu: Any, alpha: Any, y: Any, classes: int) -> Non
             y[c, g] = F(math.sqrt(total)) if total >= ZERO else F(math.nan)
 
 
-@_inlined
+@inlined
 def _output(y: Any, output: int, sign: Any) -> Any:
     if output == RELU:
         return sign * max(y, ZERO)
     if output > ABS:
-        return sign * _smooth(y, output - 1)
+        return sign * smooth(y, output - 1)
     return sign * abs(y) if output == ABS else sign * y
 
 
-@_inlined
+@inlined
 def _slope(y: Any, head: int, output: int, sign: Any) -> Any:
     # The derivative of a square root divides by the distance; at distance zero the gradient is taken as zero.
     if head:
@@ -212,7 +140,7 @@ def _slope(y: Any, head: int, output: int, sign: Any) -> Any:
         return sign if y > ZERO else ZERO
     if output == ABS:
         return sign if y > ZERO else (-sign if y < ZERO else ZERO)
-    return sign * _smooth_slope(y, output - 1) if output > ABS else sign
+    return sign * smooth_slope(y, output - 1) if output > ABS else sign
 
 
 @compiled
@@ -226,7 +154,7 @@ def _softmax(y: Any, kinds: Any, classes: int, probability: Any, sums: Any) -> N
             sums[0, g] = value if value > sums[0, g] else sums[0, g]
     for c in range(classes):
         for g in range(GROUP):
-            probability[c, g] = _exp(_output(y[c, g], output, sign) - sums[0, g])
+            probability[c, g] = exponential(_output(y[c, g], output, sign) - sums[0, g])
             sums[1, g] += probability[c, g]
 
 
@@ -311,7 +239,7 @@ def _pull_back(z: Any, first: int, hidden: int, pull: Any, of_bias: Any) -> None
     if hidden > ABS_HIDDEN:
         for g in range(GROUP):
             for k in range(len(of_bias)):
-                z[first + g, k] = pull[g, k] * _smooth_slope(z[first + g, k], hidden)
+                z[first + g, k] = pull[g, k] * smooth_slope(z[first + g, k], hidden)
     for g in range(GROUP if hidden <= ABS_HIDDEN else 0):
         for k in range(len(of_bias)):
             value = z[first + g, k]

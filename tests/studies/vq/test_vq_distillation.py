@@ -84,7 +84,8 @@ def test_a_student_learns_the_same_in_any_company():
     _, fewer = taught(replace(whole, weights=(0.5, 2.0)), points)
     for variant, model in zip(whole.variants(), students, strict=True):
         other = fewer[replace(whole, weights=(0.5, 2.0)).variants().index(variant)]
-        assert all(torch.allclose(a, b, atol=1e-5) for a, b in zip(model.parameters(), other.parameters(), strict=True))
+        # Batched products round by the size of the batch; the term on signs has the largest gradients.
+        assert all(torch.allclose(a, b, atol=1e-4) for a, b in zip(model.parameters(), other.parameters(), strict=True))
 
 
 def test_a_matching_term_without_weight_changes_nothing():

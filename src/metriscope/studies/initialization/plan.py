@@ -26,7 +26,7 @@ __all__ = [
 ]
 
 NAME, TITLE = "initialization", "Initialization from data"
-TIMES = {"quick": "a second: shows recorded runs", "paper": "a quarter of an hour on one core"}
+TIMES = {"quick": "a second: shows recorded runs", "paper": "about 25 minutes on one core"}
 ACTIVATIONS: Mapping[str, str] = {"abs": "Abs", "relu": "ReLU"}
 # Starts by name, as pages write them. The number of clusters is that of the classes, the components or, for a
 # Gaussian, one; half of it, double, or chosen from the data.
