@@ -24,3 +24,12 @@ setup() {
     # Written last: an interrupted set-up is begun again.
     echo "$want" > .venv/installed
 }
+
+# Architectures for the slow tests. timm and torchvision ask for other builds of PyTorch, so they come without what they ask for.
+setup_zoo() {
+    if ! .venv/bin/python -c 'import importlib.util as i, sys; sys.exit(not all(map(i.find_spec, ("timm", "transformers", "torchvision"))))' 2>/dev/null; then
+        { .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt transformers &&
+            .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps timm torchvision; } ||
+            echo "timm and transformers could not be installed: their tests will be skipped" >&2
+    fi
+}

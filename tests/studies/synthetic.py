@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 
 from metriscope.report import Claim, number
+from metriscope.report.numbers import estimate_texts
 from metriscope.studies.evidence import Region
 from metriscope.studies.judging import Criterion, Statement, Values, finding, judge
 
@@ -156,7 +157,9 @@ def _check_sentences(statement: Statement, tables: Mapping[str, pd.DataFrame], c
         assert requirement.why
         assert str(criterion.region) in requirement.text
         if not found.open_reason:
-            assert number(found.estimate) in requirement.text
+            exact = found.strength == "exact"
+            rounded = number(found.estimate) if exact else estimate_texts(found.estimate, found.low, found.high)[0]
+            assert rounded in requirement.text
 
 
 def check_statement(statement: Statement, seed: int = 0) -> None:

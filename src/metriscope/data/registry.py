@@ -253,5 +253,7 @@ def names() -> tuple[str, ...]:
 def row(name: str) -> Row:
     """Return the row of a data set."""
     if name not in ROWS:
+        if "/" in name or "\\" in name:
+            raise DataError(f"there is no folder {name}")
         raise DataError(f"unknown data set {name!r}: there are {', '.join(ROWS)}")
     return ROWS[name]

@@ -15,6 +15,7 @@ import numpy.typing as npt
 __all__ = [
     "MISSING",
     "as_printed",
+    "estimate_texts",
     "interval",
     "mean_interval",
     "mean_sd",
@@ -84,6 +85,20 @@ def interval(low: float | None, high: float | None, digits: int = 2) -> str:
         return f"[{', '.join(number(end, digits) for end in ends)}]"
     texts, scale = shared
     return f"[{', '.join(texts)}]{scale}"
+
+
+def estimate_texts(estimate: float, low: float, high: float) -> tuple[str, str, str]:
+    """Return an estimate and both ends of its interval with the decimals that show two digits of the shorter arm.
+
+    >>> estimate_texts(-5.7e-15, -0.284, 0.284), estimate_texts(-0.13, -1.1, -0.091), estimate_texts(2.0, 2.0, 2.0)
+    (('0.00', '−0.28', '0.28'), ('−0.130', '−1.100', '−0.091'), ('2.00', '2.00', '2.00'))
+    """
+    arms = [arm for arm in (estimate - low, high - estimate) if arm > SAME * (high - low)]
+    shared = _shared((estimate, low, high), min(arms, default=None), 2, keep_all=False)
+    if shared is None:
+        return number(estimate), number(low), number(high)
+    texts, scale = ([text.removeprefix("−") if not text.strip("−0.") else text for text in shared[0]], shared[1])
+    return texts[0] + scale, texts[1] + scale, texts[2] + scale
 
 
 def mean_sd(mean: float | None, sd: float | None, digits: int = 2) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -143,14 +143,20 @@ class Driver:
         self.announce(f"{label} (runs: {len(found) - kept} computed, {kept} from the store)")
         return Finished({job: found[job] for job in asked if job in found}, len(asked))
 
-    def recorded(self, jobs: Iterable[Any]) -> dict[Any, Record]:
+    def recorded(self, jobs: Iterable[Any], ignored: Collection[str] = ()) -> dict[Any, Record]:
         """Return the records of these jobs that come with the package; nothing is computed.
 
-        Use it for experiments that are too long for a profile: a job without a record is missing.
+        Use it for experiments that are too long for a profile: a job without a record is missing. A job may be found
+        by a record that differs from it in the ``ignored`` fields, such as the digest of data that are not here.
         """
-        from metriscope.runs.records import find
+        from metriscope.runs.records import find, find_similar
 
-        found = {job: record for job in jobs if (record := find(_checked(job).study, address(job))) is not None}
+        found: dict[Any, Record] = {}
+        for job in jobs:
+            study = _checked(job).study
+            record = find(study, address(job)) or (find_similar(study, job, ignored) if ignored else None)
+            if record is not None:
+                found[job] = record
         self.shown.update({address(job): record for job, record in found.items()})
         return found
 

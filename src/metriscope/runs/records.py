@@ -7,7 +7,7 @@ with the package, so that a report can show experiments that are too long to rep
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
     from metriscope.runs.run import Run
 
-__all__ = ["Record", "add", "find", "read", "shipped"]
+__all__ = ["Record", "add", "find", "find_similar", "read", "shipped"]
 
 _TABLES = "tables"
 # Digits of the address in the name of a file: 64 bits, enough for the records of one study.
@@ -138,3 +138,14 @@ def find(study: str, address: str) -> Record | None:
     """Return the shipped record of a run, or None."""
     path = _names(study).get(address[:_SHORT])
     return None if path is None else _record(path)
+
+
+def find_similar(study: str, spec: object, ignored: Collection[str]) -> Record | None:
+    """Return the first shipped record with this specification but for the ignored fields, or None."""
+    wanted = _without(plain(spec, "spec"), ignored)
+    found = (_record(path) for path in _names(study).values())
+    return next((record for record in found if _without(record.spec, ignored) == wanted), None)
+
+
+def _without(spec: Mapping[str, Any], ignored: Collection[str]) -> dict[str, Any]:
+    return {key: value for key, value in spec.items() if key not in ignored}

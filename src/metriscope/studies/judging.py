@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from metriscope.functional import holm
 from metriscope.report import Claim, Evidence, Requirement, Strength, Verdict, number
+from metriscope.report.numbers import estimate_texts
 from metriscope.studies.evidence import TESTS, EvidenceSample, Region
 from metriscope.studies.published import matching
 
@@ -122,8 +123,9 @@ class Finding:
             return f"{place}{c.text} (required {c.region}): {self.open_reason}"
         if self.strength == "exact":
             return f"{place}{c.text} {number(self.estimate)} (required {c.region})"
-        ends = f"({1 - 2 * self.alpha:.0%} interval {number(self.low)} to {number(self.high)})"
-        return f"{place}{c.text} {number(self.estimate)} {ends}, {self.units} {c.units} (required {c.region})"
+        estimate, low, high = estimate_texts(self.estimate, self.low, self.high)
+        ends = f"({1 - 2 * self.alpha:.0%} interval {low} to {high})"
+        return f"{place}{c.text} {estimate} {ends}, {self.units} {c.units} (required {c.region})"
 
 
 @dataclass(frozen=True)

@@ -93,3 +93,13 @@ def test_a_folder_of_images_is_one_more_data_set(tmp_path, few_images):
     assert len(own) == 6
     ends = train.trained(replace(own[0], sample=16, steps=2)).tables["ends"]
     assert 0 <= ends["test_accuracy"].iloc[0] <= 100
+
+
+def test_records_are_found_without_the_images_that_they_were_made_with(tmp_path, monkeypatch):
+    monkeypatch.setenv("METRISCOPE_DATA", str(tmp_path))
+    quick = plan(TransferOptions("quick"))
+    driver = Driver(Store(tmp_path))
+    results = measure.measure(
+        replace(quick, contests=replace(quick.contests, names=())), driver.perform((), train.WORK, ""), driver
+    )
+    assert "cifar-10" in set(results.tables["constrained"]["data"])
