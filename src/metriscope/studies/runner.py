@@ -6,6 +6,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from metriscope.runs import Driver
     from metriscope.studies.contract import Announce, StudyPlan
 
-__all__ = ["duration", "printed", "reproduce"]
+__all__ = ["duration", "printed", "reproduce", "run_study"]
 
 DATA = "METRISCOPE_DATA"
 
@@ -59,7 +60,7 @@ def reproduce(
         unfinished: dict[str, str] = {}
         for name, own in studies.items():
             try:
-                shown, judged = _run(own, plans[name], driver)
+                shown, judged = run_study(own, plans[name], driver)
             except Unfinished as cut:
                 announce(f"{name}: the budget is used up; run the same command to continue")
                 unfinished[name] = f"The budget ended before this study was done: {cut}."
@@ -80,14 +81,16 @@ def reproduce(
         return write_report(Page("Metriscope", title, tuple(sections), where, ledger), out)
 
 
-def _run(own: Study, plan: StudyPlan, driver: Driver) -> tuple[tuple[Section, ...], tuple[Claim, ...]]:
+def run_study(own: Study, plan: StudyPlan, driver: Driver) -> tuple[tuple[Section, ...], tuple[Claim, ...]]:
     """Return a study's sections and verdicts; raise :class:`Unfinished` if the budget ends first."""
     from metriscope.studies.judging import judge
 
     runs = driver.perform(plan.jobs(), own.train.WORK, f"{own.name}: training")
     results = own.measure.measure(plan, runs, driver)
     claims = judge(own.judge.STATEMENTS, results.tables)
-    return own.page.sections(plan, results, claims), claims
+    # Studies that share an experiment have sections of one title.
+    sections = own.page.sections(plan, results, claims)
+    return tuple(replace(section, anchor=f"{own.name}-{section.anchor}") for section in sections), claims
 
 
 def printed(sections: Sequence[Section]) -> Iterator[str]:

@@ -77,7 +77,7 @@ def _identification(results: RepresentationResults) -> tuple[Block, ...]:
     labels = {f"printed {name}": name for name in STATISTICS}
     formats = dict.fromkeys((*STATISTICS, *labels), ".2f")
     heading = f"{name}: replayed runs beside the printed numbers"
-    return Prose(text), Table("starts", heading, table, note, formats, groups, labels)
+    return Prose(text), Table("published-starts", heading, table, note, formats, groups, labels)
 
 
 def _spread(mean: float, sd: float) -> str:
