@@ -8,7 +8,14 @@ from metriscope.studies.heads.measure import HeadsResults
 from metriscope.studies.heads.offsets import page as offsets
 from metriscope.studies.heads.plan import TITLE, HeadsPlan
 
-__all__ = ["sections"]
+__all__ = ["HIGHLIGHTS", "QUESTION", "sections"]
+
+QUESTION = (
+    "Which last layer would you choose: a linear one, or one that measures distances to prototypes? Twelve heads on "
+    "twelve data sets, with the same backbone and the same tuning, compared by accuracy, calibration and how well "
+    "they notice strange inputs."
+)
+HIGHLIGHTS = ("contest-heads-ranks", "contest-reliability")
 
 
 def sections(plan: HeadsPlan, results: HeadsResults, claims: tuple[Claim, ...]) -> tuple[Section, ...]:

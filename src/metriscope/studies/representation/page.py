@@ -17,7 +17,14 @@ from metriscope.studies.representation.prototypes import page as prototypes
 from metriscope.studies.representation.starts import page as starts
 from metriscope.studies.representation.units import page as units
 
-__all__ = ["sections"]
+__all__ = ["HIGHLIGHTS", "QUESTION", "sections"]
+
+QUESTION = (
+    "Does a classifier measure how far an input is from a class, or how strongly it shows a feature? Sixteen "
+    "networks on MNIST, with outputs forced to be positive or negative, and with units that are scaled, clipped and "
+    "shifted, tell the two readings apart."
+)
+HIGHLIGHTS = ("recorded-accuracy-0", "replayed-levels")
 
 
 def sections(

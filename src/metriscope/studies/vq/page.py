@@ -28,7 +28,14 @@ from metriscope.studies.vq.prediction import page as prediction
 from metriscope.studies.vq.regions.measure import ExplorerResults, LemmasResults
 from metriscope.studies.vq.sample_sizes import page as sample_sizes
 
-__all__ = ["sections", "summary_table"]
+__all__ = ["HIGHLIGHTS", "QUESTION", "sections", "summary_table"]
+
+QUESTION = (
+    "Two inputs are near for a network if few of its units put them on different sides. Is this distance the "
+    "geometry that the network has learned? Does it follow the data, is it shared between architectures, and does "
+    "it equal the distance across linear regions?"
+)
+HIGHLIGHTS = ("vq-starts", "vq-scalings")
 
 # Values that agree in all seeds have no interval; they are shown with this many decimals.
 DECIMALS = 6
