@@ -8,7 +8,7 @@ from dataclasses import dataclass
 import pandas as pd
 
 from metriscope.runs import Driver, Finished
-from metriscope.studies.heads.contests.measure import measure_contests
+from metriscope.studies.heads.measure import measure_contests
 from metriscope.studies.transfer.plan import TransferPlan
 
 __all__ = ["TransferResults", "measure"]

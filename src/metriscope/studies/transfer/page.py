@@ -8,7 +8,7 @@ import pandas as pd
 
 from metriscope.functional import summarize
 from metriscope.report import Block, Claim, Ledger, Prose, Section, Table, interval
-from metriscope.studies.heads.contests import page as contests
+from metriscope.studies.heads import page as contests
 from metriscope.studies.published import matching
 from metriscope.studies.transfer import figures
 from metriscope.studies.transfer.measure import TransferResults
@@ -28,7 +28,7 @@ def sections(plan: TransferPlan, results: TransferResults, claims: tuple[Claim, 
     return (
         Section(TITLE, (Prose(text),)),
         Section("Other images, other activations", _constrained(plan, results.tables["constrained"])),
-        *contests.sections(sequences, results.tables["reliability"]),
+        *contests.contest_sections(sequences, results.tables["reliability"]),
         Section("Verdicts C18 to C20", (Ledger(claims),)),
     )
 

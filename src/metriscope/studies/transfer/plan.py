@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import arg
 
-from metriscope.studies.heads.contests.plan import HeadContest, HeadContests
+from metriscope.studies.heads.plan import HeadContest, HeadContests
 
 __all__ = [
     "ACTIVATIONS",
