@@ -18,7 +18,7 @@ from metriscope.report.plots import band, identity_scatter, scatter_with_hyperpl
 from metriscope.report.style import COLORS, figure, legend, log_axes
 from metriscope.studies.mahalanobis.measure import MahalanobisResults
 from metriscope.studies.mahalanobis.plan import METRICS, NAME, MahalanobisPlan
-from metriscope.studies.mahalanobis.trials.measure import TITLES, curve
+from metriscope.studies.mahalanobis.trials import TITLES, curve
 from metriscope.studies.published import matching, published
 
 if TYPE_CHECKING:

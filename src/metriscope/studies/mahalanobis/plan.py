@@ -14,33 +14,10 @@ from tyro.conf import arg
 from metriscope.runs.address import added
 
 __all__ = [
-    "ACTIVATIONS",
-    "AUTHOR_SEED",
-    "AUTHOR_THREADS",
-    "DIMS",
-    "EXACT",
-    "GROUP",
-    "METRICS",
-    "NAME",
-    "OPTIONS",
-    "PAPER",
-    "SHORTEST",
-    "STARTS",
-    "TIMES",
-    "TITLE",
-    "DistanceRecipe",
-    "DistanceTraining",
-    "Further",
-    "GaussianTask",
-    "MahalanobisOptions",
-    "MahalanobisPlan",
-    "Measurement",
-    "Metric",
-    "Size",
-    "Start",
-    "author_task",
-    "plan",
-]
+    "ACTIVATIONS", "ANALYTIC_POINTS", "AUTHOR_SEED", "DIMS", "EXACT", "GROUP", "METRICS", "NAME", "OPTIONS",
+    "PAPER", "PROFILES", "SHORTEST", "STARTS", "TIMES", "TITLE", "DistanceRecipe", "DistanceTraining", "Further",
+    "GaussianTask", "MahalanobisOptions", "MahalanobisPlan", "Measurement", "Start", "author_task", "plan",
+]  # fmt: skip
 
 NAME = "mahalanobis"
 TITLE = "Learning the Mahalanobis distance"

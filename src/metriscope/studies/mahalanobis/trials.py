@@ -1,6 +1,10 @@
-"""Measure every trained network: one row per network, one column per metric; and compare starts trial by trial.
+"""Measure every trained network: one row per network, one column per metric; and compare starts and chance.
 
 Axes: S trials, T recorded epochs, K units, D features. Weights are measured in float64.
+
+Principal axes are compared with randomly rotated whitenings, as whitening is unique only up to a rotation. The null
+distribution is that of means over as many rotations as there are trials. Trials that lost a direction are left out,
+since no rotated whitening loses one.
 """
 
 from __future__ import annotations
@@ -17,35 +21,21 @@ import torch
 from torch import Tensor, nn
 
 from metriscope import functional, probes
+from metriscope.functional import whitening_factor
 from metriscope.nn import Mahalanobis, abs_to_relu, activation_row
-from metriscope.rng import stream
-from metriscope.runs import Result, Run
+from metriscope.probes import eigen_recovery
+from metriscope.rng import derive, stream
+from metriscope.runs import Record, Result, Run
+from metriscope.studies.mahalanobis.experiments import Chance
 from metriscope.studies.mahalanobis.plan import ACTIVATIONS, METRICS, NAME, DistanceTraining, GaussianTask, Measurement
 from metriscope.studies.mahalanobis.train import DistanceProblem, draw_problem
 from metriscope.studies.published import matching
 
 __all__ = [
-    "RANKED",
-    "TITLES",
-    "TrainedDistance",
-    "analytic_error",
-    "best_trials",
-    "curve",
-    "epochs_saved",
-    "measured",
-    "mse",
-    "networks",
-    "one_lost",
-    "rebuilt",
-    "relative",
-    "relative_error",
-    "shares",
-    "starts_compared",
-    "summary",
-    "tables_of",
-    "truth",
-    "truth_row",
-]
+    "RANKED", "TITLES", "TrainedDistance", "analytic_error", "axes_beside_chance", "best_trials", "chance", "curve",
+    "epochs_saved", "kept_all", "measured", "mse", "networks", "one_lost", "rebuilt", "relative", "relative_error",
+    "shares", "starts_compared", "summary", "tables_of", "truth", "truth_row",
+]  # fmt: skip
 
 TITLES = {**{name: activation_row(name).title for name in ACTIVATIONS}, "truth": "Ground truth"}
 # A sigmoid unit saturates: its weights do not fix a scale of distance, so its metric has no rank.
@@ -280,3 +270,57 @@ def starts_compared(trials: pd.DataFrame, history: pd.DataFrame) -> pd.DataFrame
             "first_loss": losses[:, 0].mean(), "never": np.isinf(saved).mean(), "saved": np.median(saved),
         })  # fmt: skip
     return pd.DataFrame(rows)
+
+
+# What is recovered, and its column among the trials.
+QUANTITIES = {"cosine": "eigenvector_cosine", "error": "eigenvalue_error"}
+SUFFIXES = ("", "_chance", "_low", "_high", "_share")
+
+
+def kept_all(trials: pd.DataFrame) -> pd.DataFrame:
+    """Return the trials of Abs from random starts that kept all directions."""
+    return matching(trials, activation="abs", start="random", lost=0)
+
+
+def chance(spec: Chance) -> Result:
+    """Return mean |cosine| and eigenvalue error of each randomly rotated whitening."""
+    task = spec.task
+    cov = draw_problem(task).gaussian.cov
+    factor = whitening_factor(cov)
+    generator = stream(task.seed, NAME, task.dim, "rotations", task.gaussian)
+    rows = []
+    for _ in range(spec.draws):
+        rotation, _ = torch.linalg.qr(torch.randn(task.dim, task.dim, generator=generator, dtype=torch.float64))
+        found = eigen_recovery(rotation @ factor, cov)
+        rows.append({"cosine": found.mean_cosine, "error": found.log_error})
+    return Result({"chance": pd.DataFrame(rows)})
+
+
+def axes_beside_chance(trials: pd.DataFrame, found: Mapping[Chance, Run | Record]) -> pd.DataFrame:
+    """Return one row per Gaussian on which a trial of Abs from a random start kept all directions."""
+    every, rows = kept_all(trials), []
+    for spec, run in found.items():
+        where = {"dim": spec.task.dim, "gaussian": spec.task.gaussian}
+        kept = matching(every, **where)
+        if len(kept):
+            compared = _beside_chance(kept, spec, run.table("chance"))
+            ours = {name: kept[name].iloc[0] for name in ("length", "protocol")}
+            rows.append({**where, "trials": len(kept), **compared, **ours})
+    columns = ["dim", "gaussian", "trials", *(f"{q}{s}" for q in QUANTITIES for s in SUFFIXES), "length", "protocol"]
+    return pd.DataFrame(rows, columns=columns)
+
+
+def _beside_chance(kept: pd.DataFrame, spec: Chance, rotations: pd.DataFrame) -> dict[str, float]:
+    """Return the mean over trials, the mean and range of the null, and the share of the way to perfect recovery."""
+    task = spec.task
+    generator = np.random.default_rng(derive(task.seed, NAME, task.dim, "means", task.gaussian))
+    rows = generator.integers(len(rotations), size=(spec.means, len(kept)))
+    found: dict[str, float] = {}
+    for quantity, perfect in (("cosine", 1.0), ("error", 0.0)):
+        ours, means = float(kept[QUANTITIES[quantity]].mean()), rotations[quantity].to_numpy()[rows].mean(1)
+        expected = float(rotations[quantity].mean())
+        low, high = np.quantile(means, [1 - spec.high, spec.high])
+        # In one dimension there is nothing to rotate, and chance is perfect.
+        share = (ours - expected) / (perfect - expected) if perfect != expected else float("nan")
+        found |= dict(zip((f"{quantity}{s}" for s in SUFFIXES), (ours, expected, low, high, share), strict=True))
+    return found

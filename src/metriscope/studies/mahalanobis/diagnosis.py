@@ -21,9 +21,9 @@ from torch import nn
 from metriscope import functional, probes
 from metriscope.common.threads import in_parallel, one_blas_thread
 from metriscope.runs import Result, Run
-from metriscope.studies.mahalanobis.diagnosis.plan import Diagnosis
+from metriscope.studies.mahalanobis.experiments import Diagnosis
 from metriscope.studies.mahalanobis.train import DistanceProblem, draw_problem
-from metriscope.studies.mahalanobis.trials.measure import TrainedDistance, mse, networks, one_lost, shares
+from metriscope.studies.mahalanobis.trials import TrainedDistance, mse, networks, one_lost, shares
 
 __all__ = ["diagnose", "diagnosed", "loss_and_gradient"]
 

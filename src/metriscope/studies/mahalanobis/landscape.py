@@ -1,40 +1,153 @@
-"""From the jobs of the population to tables: how much depends on the Gaussian, what is lost, and what predicts it.
+"""Train and measure networks on many Gaussians: how much depends on the Gaussian, what is lost, what predicts it.
 
-Axes: G Gaussians, T trials, D axes. The Gaussian is the unit of replication: intervals are over Gaussians.
+Only numbers are kept, one table row per network. The Gaussian is the unit of replication: intervals are over Gaussians.
+Axes: G Gaussians, S trials, K units, D axes.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from itertools import groupby
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
 from scipy.stats import binomtest
 
-from metriscope.functional import summarize
+from metriscope.common.threads import one_blas_thread
+from metriscope.functional import principal_axes, summarize
 from metriscope.rng import derive
-from metriscope.runs import Driver, Record, Run
-from metriscope.studies.mahalanobis.diagnosis.plan import OUTCOMES
-from metriscope.studies.mahalanobis.landscape.plan import POPULATIONS, LandscapeRule, PopulationTraining, jobs
-from metriscope.studies.mahalanobis.landscape.prediction.measure import choices, predicted
-from metriscope.studies.mahalanobis.landscape.train import WORK
-from metriscope.studies.mahalanobis.plan import EXACT, METRICS, NAME, PAPER, MahalanobisPlan
-from metriscope.studies.mahalanobis.trials.measure import relative
+from metriscope.runs import Driver, Record, Result, Run, Work
+from metriscope.studies.mahalanobis.diagnosis import diagnose
+from metriscope.studies.mahalanobis.experiments import (
+    OUTCOMES,
+    POPULATIONS,
+    Chance,
+    Diagnosis,
+    LandscapeRule,
+    PopulationTraining,
+    population_jobs,
+)
+from metriscope.studies.mahalanobis.plan import (
+    EXACT,
+    METRICS,
+    NAME,
+    PAPER,
+    DistanceTraining,
+    MahalanobisPlan,
+    Measurement,
+)
+from metriscope.studies.mahalanobis.prediction import choices, predicted
+from metriscope.studies.mahalanobis.train import DistanceProblem, cohorts_of, draw_problem, network
+from metriscope.studies.mahalanobis.trials import (
+    TrainedDistance,
+    axes_beside_chance,
+    chance,
+    kept_all,
+    rebuilt,
+    relative,
+    tables_of,
+)
 from metriscope.studies.published import matching, published
+from metriscope.train import Cohort, CohortPass
 
-__all__ = ["combined", "effects", "ends", "landscape", "lost_axes", "share_over_gaussians", "widths"]
+__all__ = ["WORK", "axes_of", "combined", "effects", "landscape", "share_over_gaussians", "starts_of"]
+
+# What is kept of every network, and what more of those from random starts with the usual number of units.
+ALWAYS = ("trial", "train_mse", "test_mse", "lost")
+USUAL_METRICS = ("mirrored", "centering_sd", "sphericity", "data_sphericity", "eigenvalue_error", "eigenvector_cosine")
+USUAL = (*USUAL_METRICS, "lost_axis", "constant")
+Tables = dict[str, pd.DataFrame]
+
+
+def _begin(jobs: Sequence[PopulationTraining]) -> CohortPass:
+    return CohortPass({job: _cohorts(job) for job in jobs}, _finish)
+
+
+def _cohorts(job: PopulationTraining) -> list[Cohort]:
+    found = [(training.task.gaussian, cohort) for training in job.trainings() for cohort in cohorts_of(training)]
+    for gaussian, cohort in found:
+        cohort.name = f"{gaussian}/{cohort.name}"
+    return [cohort for _, cohort in found]
+
+
+def _finish(job: PopulationTraining, cohorts: Sequence[Cohort]) -> Result:
+    """Return the tables of all Gaussians of a job, one below the other."""
+    own = [list(some) for _, some in groupby(cohorts, lambda cohort: cohort.name.split("/")[0])]
+    with one_blas_thread():
+        parts = [_measured(job, training, some) for training, some in zip(job.trainings(), own, strict=True)]
+    # A table without rows has no types of its own.
+    joined = {
+        name: pd.concat([part[name] for part in parts if len(part[name])] or [parts[0][name]]) for name in parts[0]
+    }
+    return Result({name: _rounded(table, job.digits) for name, table in joined.items()})
+
+
+def _measured(job: PopulationTraining, training: DistanceTraining, cohorts: Sequence[Cohort]) -> Tables:
+    """Return what is kept of the networks of one Gaussian."""
+    named = ((cohort.name.split("/", 1)[1], cohort) for cohort in cohorts)
+    tensors = {f"{name}/{key}": value[0] for name, cohort in named for key, value in cohort.parameters.items()}
+    trained, problem = rebuilt(tensors, training), draw_problem(training.task)
+    whole = tables_of(trained, problem, Measurement(training, job.test_samples))["trials"]
+    trials = whole[[*ALWAYS, *(USUAL if job.usual else ())]].dropna(axis=1, how="all")
+    tables = {"trials": trials}
+    if job.usual and job.activation == "abs":
+        tables = _of_abs(training, trained, problem, whole)
+    return {name: table.assign(gaussian=training.task.gaussian) for name, table in tables.items()}
+
+
+def _of_abs(
+    training: DistanceTraining, trained: list[TrainedDistance], problem: DistanceProblem, whole: pd.DataFrame
+) -> Tables:
+    """Return what is kept of Abs networks from random starts, whose failures are explained."""
+    ends = diagnose(trained, problem, Diagnosis(training))[["outcome", "polished", "lost_polished"]]
+    spec, placed = Chance(training.task), whole.assign(gaussian=training.task.gaussian, length=1, protocol=True)
+    null = {spec: Record({}, {}, chance(spec).tables)} if len(kept_all(placed)) else {}
+    return {
+        "trials": pd.concat([whole[[*ALWAYS, *USUAL]].drop(columns="mirrored"), ends], axis=1),
+        "recovered": axes_beside_chance(placed, null).drop(columns=["dim", "length", "protocol"]),
+        "axes": axes_of(problem),
+        "starts": starts_of(training, problem),
+    }
+
+
+def axes_of(problem: DistanceProblem) -> pd.DataFrame:
+    """Return, per principal axis, its variance and how far the mean lies from the origin along it."""
+    variances, directions = principal_axes(problem.gaussian.cov)
+    along = (directions @ problem.gaussian.mean).abs()
+    return pd.DataFrame({"axis": range(len(variances)), "variance": variances.numpy(), "mean": along.numpy()})
+
+
+def starts_of(training: DistanceTraining, problem: DistanceProblem) -> pd.DataFrame:
+    """Return, per trial and axis, the squared length that the units give an axis before training; 1 is right."""
+    variances, directions = principal_axes(problem.gaussian.cov)
+    frames = []
+    for trial in training.trials:
+        weight = network(training, "abs", trial, problem.x).linear.weight.detach().double()
+        lengths = (weight @ directions.mT).square().sum(0) * variances
+        frames.append(pd.DataFrame({"trial": trial, "axis": range(len(lengths)), "length": lengths.numpy()}))
+    return pd.concat(frames, ignore_index=True)
+
+
+def _rounded(table: pd.DataFrame, digits: int) -> pd.DataFrame:
+    """Return a table whose numbers have so many significant digits, which keeps records short."""
+    floats = table.select_dtypes("float").columns
+    short = {name: [float(f"{value:.{digits}g}") for value in table[name]] for name in floats}
+    return table.assign(**short).reset_index(drop=True)
+
+
+WORK = Work(_begin)
+
 
 # The metrics whose variation is split, and the columns of the population that hold them.
 COLUMNS = {metric.name: metric.name for metric in METRICS} | {"centering": "centering_sd"}
 MEASURED = ("mirrored", "data_sphericity", "centering_sd", "sphericity", "eigenvalue_error", "eigenvector_cosine")
 FOUND = ("trials", "recovered", "axes", "starts")
-Tables = dict[str, pd.DataFrame]
 
 
 def landscape(plan: MahalanobisPlan, driver: Driver) -> Tables:
     """Return the tables of the population, in the quick profile from records; none where nothing was run."""
-    asked = jobs(plan)
+    asked = population_jobs(plan)
     quick = plan.profile == "quick"
     runs: Mapping[PopulationTraining, Run | Record] = (
         driver.recorded(asked) if quick else driver.perform(asked, WORK, f"{NAME}: many Gaussians") if asked else {}

@@ -14,7 +14,7 @@ from jaxtyping import Float, Int
 from scipy.stats import norm
 
 from metriscope.rng import derive
-from metriscope.studies.mahalanobis.landscape.plan import LandscapeRule
+from metriscope.studies.mahalanobis.experiments import LandscapeRule
 from metriscope.studies.mahalanobis.plan import NAME
 from metriscope.studies.published import matching
 
