@@ -20,7 +20,7 @@ from metriscope.studies.heads.page import sections
 from metriscope.studies.heads.plan import VARIANTS, HeadContests, HeadsOptions, Offsets, plan
 from metriscope.studies.heads.train import WORK
 from metriscope.studies.judging import judge
-from metriscope.studies.representation.prototypes.measure import Hidden
+from metriscope.studies.representation.prototypes import Hidden
 from studies.synthetic import check_statement
 
 RUNS = (*(("abs-l2-neg", variant) for variant in VARIANTS), ("relu-l2", "trained"), ("relu-l2", "frozen"))

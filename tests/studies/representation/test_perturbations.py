@@ -10,15 +10,15 @@ from metriscope.runs import Driver, Result, Store, once
 from metriscope.runs.records import add, read
 from metriscope.studies.judging import judge
 from metriscope.studies.representation import measure as study
-from metriscope.studies.representation.accuracy.measure import printed, select
+from metriscope.studies.representation import perturbations as measure
+from metriscope.studies.representation import perturbations_page as page
+from metriscope.studies.representation.accuracy import printed, select
+from metriscope.studies.representation.experiments import NETWORKS, PROGRAM, PublishedLevels, published_runs
 from metriscope.studies.representation.judge import STATEMENTS
 from metriscope.studies.representation.measure import Inspection
 from metriscope.studies.representation.page import sections
-from metriscope.studies.representation.perturbations import measure, page
-from metriscope.studies.representation.perturbations.judge import HARMLESS, OFFSETS
-from metriscope.studies.representation.perturbations.plan import NETWORKS, PROGRAM, PublishedLevels, published_runs
-from metriscope.studies.representation.plan import RepresentationPlan
-from metriscope.studies.representation.starts.plan import PERTURBED
+from metriscope.studies.representation.perturbations_page import HARMLESS, OFFSETS
+from metriscope.studies.representation.plan import PERTURBED, RepresentationPlan
 from studies.representation.made import QUICK, dead, history, images, inspected, run, runs
 
 LEVELS = PublishedLevels(run("relu-bias", 0, 0.9).job)

@@ -27,7 +27,7 @@ from metriscope.runs import Driver, Finished, Record, Result, Run, once
 from metriscope.studies.heads.plan import OffsetReading, Offsets, OffsetTraining
 from metriscope.studies.published import matching
 from metriscope.studies.representation.plan import RepresentationTraining, title
-from metriscope.studies.representation.prototypes.measure import Hidden
+from metriscope.studies.representation.prototypes import Hidden
 from metriscope.studies.representation.train import images, start
 from metriscope.train.classifiers import Classifier, PackedExamples, advance, examples, measure
 

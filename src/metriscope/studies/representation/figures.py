@@ -13,15 +13,18 @@ import numpy as np
 from metriscope.report import Figure, to_svg
 from metriscope.report.plots import LABEL_COLORS, band, strip
 from metriscope.report.style import COLORS, CYCLE, FAINT, INK, figure, legend, log_axes
-from metriscope.studies.representation.accuracy.measure import by_seed, printed, select
+from metriscope.studies.representation.accuracy import by_seed, printed, select
 from metriscope.studies.representation.measure import RepresentationResults
 from metriscope.studies.representation.plan import BASE, Setting, title
-from metriscope.studies.representation.units.measure import Unit
+from metriscope.studies.representation.units import Unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["accuracies", "curves", "distributions", "dying", "heat_maps", "perturbations", "prototypes", "weights"]
+__all__ = [
+    "SPREAD", "accuracies", "color", "curves", "distributions", "dying", "heat_maps", "perturbations", "prototypes",
+    "weights",
+]  # fmt: skip
 
 VIOLET = "#7a5195"
 STEMS = {

@@ -17,13 +17,13 @@ import pandas as pd
 from metriscope.report import Evidence, mean_text
 from metriscope.studies.evidence import Above, Below, Region, Within
 from metriscope.studies.judging import Criterion, Look, Statement, Values
-from metriscope.studies.representation.accuracy.measure import last_epochs, printed, select
-from metriscope.studies.representation.accuracy.plan import LOOKS
-from metriscope.studies.representation.centers.judge import STATEMENT as CENTERS
-from metriscope.studies.representation.collapse.judge import STATEMENT as COLLAPSE
-from metriscope.studies.representation.perturbations.judge import perturbation_statement
+from metriscope.studies.representation.accuracy import last_epochs, printed, select
+from metriscope.studies.representation.centers import STATEMENT as CENTERS
+from metriscope.studies.representation.collapse_page import STATEMENT as COLLAPSE
+from metriscope.studies.representation.experiments import LOOKS
+from metriscope.studies.representation.perturbations_page import perturbation_statement
 from metriscope.studies.representation.plan import BASE, DISTANCES, title
-from metriscope.studies.representation.units.measure import INACTIVE
+from metriscope.studies.representation.units import INACTIVE
 
 __all__ = ["STATEMENTS"]
 

@@ -11,11 +11,11 @@ from metriscope.functional import summarize
 from metriscope.report import Details, Section, Table, mean_sd, mean_text
 from metriscope.report.numbers import MISSING
 from metriscope.studies.representation import figures
-from metriscope.studies.representation.accuracy.measure import last_epochs, printed, select
-from metriscope.studies.representation.accuracy.page import over_seeds, section_of, shortened
+from metriscope.studies.representation.accuracy import last_epochs, over_seeds, printed, section_of, select
+from metriscope.studies.representation.accuracy_page import shortened
 from metriscope.studies.representation.measure import RepresentationResults
 from metriscope.studies.representation.plan import Setting, title
-from metriscope.studies.representation.units.measure import INACTIVE, half_dead
+from metriscope.studies.representation.units import INACTIVE, half_dead
 
 __all__ = ["dead", "dying", "hyperplanes", "perturbations"]
 

@@ -6,41 +6,24 @@ Every paragraph on a contradiction says what was measured, or that it was not an
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
 
 import numpy as np
 import pandas as pd
 
-from metriscope.report import Block, Details, Prose, Section, Table, interval, mean_text
+from metriscope.report import Block, Details, Prose, Section, Table, interval
 from metriscope.report.numbers import MISSING
 from metriscope.studies.representation import figures
-from metriscope.studies.representation.accuracy.measure import printed, select
+from metriscope.studies.representation.accuracy import over_seeds, printed, select
 from metriscope.studies.representation.measure import RepresentationResults
 from metriscope.studies.representation.plan import CODED, PAPER, Setting, title
 
-__all__ = ["blocks", "contradictions", "over_seeds", "pairs", "section_of", "shortened", "tests"]
+__all__ = ["blocks", "contradictions", "pairs", "shortened", "tests"]
 
 HEADINGS = {"section 6": "§6", "notes": "notes"}
 SOURCES = {"table 2 t": "table 2", "section 6 t": "§6 and notes", "section 6, sd of n t": "these, sd with n"}
 LABELS = {"theirs": "mean ± sd", "difference": "Δ", "where": "where"}
 # Which printed columns share a group: tables 2 and 3 have no network in common, and table 5 repeats table 2.
 PRINTED = {"published in tables": ("table 2", "table 3", "table 5"), "published in text": ("section 6", "notes")}
-
-
-def section_of(heading: str, text: str, missing: str, *found: Block | None) -> Section:
-    """Return a section with the blocks that there are, or with a sentence on what is missing where there is none."""
-    kept = tuple(block for block in found if block is not None)
-    return Section(heading, (Prose(text), *(kept or (Prose(missing),))))
-
-
-def over_seeds(table: pd.DataFrame, measures: Iterable[str], plain: Iterable[str] = ()) -> pd.DataFrame:
-    """Return one row per network: its number of seeds, each measure's mean [interval], and the plain ones' mean."""
-    rows = []
-    for network, part in table.groupby("network", sort=False):
-        line: dict[str, object] = {"network": title(str(network)), "seeds": len(part)}
-        line |= {name: mean_text(part[name]) for name in measures}
-        rows.append(line | {name: float(part[name].mean()) for name in plain})
-    return pd.DataFrame(rows)
 
 
 def shortened(results: RepresentationResults, setting: Setting) -> str:

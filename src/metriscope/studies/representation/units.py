@@ -19,25 +19,15 @@ from metriscope.nn import OffsetL2
 from metriscope.probes import holding_range, perturbation
 from metriscope.probes.perturbation_levels import LEVELS
 from metriscope.runs import Result
-from metriscope.studies.representation.accuracy.measure import density
-from metriscope.studies.representation.plan import Inside, Perturbing, RepresentationComparing, RepresentationTraining
+from metriscope.studies.representation.accuracy import density
+from metriscope.studies.representation.experiments import Perturbing
+from metriscope.studies.representation.plan import Inside, RepresentationComparing, RepresentationTraining
 from metriscope.studies.representation.train import TrainedNetwork, tagged
 
 __all__ = [
-    "INACTIVE",
-    "Unit",
-    "asking",
-    "chosen_units",
-    "crossed",
-    "crossings",
-    "dead_units",
-    "gather",
-    "half_dead",
-    "hyperplanes",
-    "perturbed",
-    "ranges",
-    "units_shown",
-]
+    "INACTIVE", "Unit", "asking", "crossed", "crossings", "dead_units", "gather", "half_dead", "hyperplanes",
+    "perturbed", "ranges", "units_shown",
+]  # fmt: skip
 
 INACTIVE = {"never": "never", "under_1": "under 1 %", "under_5": "under 5 %"}
 

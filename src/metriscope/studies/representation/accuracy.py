@@ -9,41 +9,33 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 import pandas as pd
 from jaxtyping import Float
 
 from metriscope.functional import Moments, cohens_d, holm, moments, paired_test, student_test, summarize, welch_test
-from metriscope.report import mean_text
+from metriscope.report import Block, Prose, Section, mean_text
 from metriscope.studies.published import published
-from metriscope.studies.representation.accuracy.plan import FEWEST, LOOKS
-from metriscope.studies.representation.plan import BASE, CODED, DISTANCES, NAME, WHERE, RepresentationComparing, Setting
+from metriscope.studies.representation.experiments import FEWEST, LOOKS
+from metriscope.studies.representation.plan import (
+    BASE,
+    CODED,
+    DISTANCES,
+    NAME,
+    WHERE,
+    RepresentationComparing,
+    Setting,
+    title,
+)
 from metriscope.studies.representation.train import HISTORY, TrainedNetwork, tagged
 
 __all__ = [
-    "Curves",
-    "Density",
-    "accuracies",
-    "by_seed",
-    "columns_compared",
-    "compare",
-    "density",
-    "epoch_reached",
-    "follow",
-    "histories",
-    "judged",
-    "last_epochs",
-    "networks_of",
-    "pixels_compared",
-    "placements",
-    "printed",
-    "recomputed",
-    "select",
-    "shapes",
-    "summary",
-]
+    "NEEDED", "Curves", "Density", "accuracies", "by_seed", "columns_compared", "compare", "density",
+    "epoch_reached", "follow", "histories", "judged", "last_epochs", "networks_of", "over_seeds", "pixels_compared",
+    "placements", "printed", "recomputed", "section_of", "select", "shapes", "summary",
+]  # fmt: skip
 
 # The points of a density and its values; the points of curves and their values, seeds by points.
 Density = tuple[Float[np.ndarray, " g"], Float[np.ndarray, " g"]]
@@ -336,4 +328,20 @@ def follow(tests: pd.DataFrame, asked: RepresentationComparing) -> pd.DataFrame:
         ours = np.abs(tests[f"{column} t"])
         miss = np.minimum(np.abs(ours / np.abs(tests["printed t"]) - 1), np.abs(ours / tests["t of printed d"] - 1))
         rows.append({"column": column, "tests": len(tests), "follow": int((miss < asked.same_t).sum())})
+    return pd.DataFrame(rows)
+
+
+def section_of(heading: str, text: str, missing: str, *found: Block | None) -> Section:
+    """Return a section with the blocks that there are, or with a sentence on what is missing where there is none."""
+    kept = tuple(block for block in found if block is not None)
+    return Section(heading, (Prose(text), *(kept or (Prose(missing),))))
+
+
+def over_seeds(table: pd.DataFrame, measures: Iterable[str], plain: Iterable[str] = ()) -> pd.DataFrame:
+    """Return one row per network: its number of seeds, each measure's mean [interval], and the plain ones' mean."""
+    rows = []
+    for network, part in table.groupby("network", sort=False):
+        line: dict[str, object] = {"network": title(str(network)), "seeds": len(part)}
+        line |= {name: mean_text(part[name]) for name in measures}
+        rows.append(line | {name: float(part[name].mean()) for name in plain})
     return pd.DataFrame(rows)

@@ -13,12 +13,12 @@ import pandas as pd
 from jaxtyping import Float
 
 from metriscope.rng import derive
-from metriscope.studies.representation.accuracy.measure import printed, select
-from metriscope.studies.representation.plan import NAME, PAPER
-from metriscope.studies.representation.starts.plan import REPLAYS, TABLES, Identifying
+from metriscope.studies.representation.accuracy import printed, select
+from metriscope.studies.representation.experiments import Identifying
+from metriscope.studies.representation.plan import NAME, PAPER, REPLAYS, TABLES
 from metriscope.studies.representation.train import TrainedNetwork
 
-__all__ = ["STATISTICS", "Match", "identified", "moments_of", "starts"]
+__all__ = ["STATISTICS", "identified", "moments_of", "starts"]
 
 # The statistics of a set of runs, in the order of :func:`moments_of`.
 STATISTICS = ("mean", "sd", "dead mean", "dead sd")

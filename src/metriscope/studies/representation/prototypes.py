@@ -18,10 +18,11 @@ from torch import Tensor, nn
 from metriscope.functional import offset_l2
 from metriscope.nn import OffsetL2
 from metriscope.runs import Result
-from metriscope.studies.representation.plan import Prototypes, RepresentationTraining
+from metriscope.studies.representation.experiments import Prototypes
+from metriscope.studies.representation.plan import RepresentationTraining
 from metriscope.studies.representation.train import tagged
 
-__all__ = ["TABLES", "Hidden", "gather", "preimage", "read"]
+__all__ = ["Hidden", "gather", "preimage", "read"]
 
 TABLES = ("places", "weighing", "forms", "alphas")
 

@@ -16,13 +16,17 @@ import pandas as pd
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
+from metriscope.report import Evidence, Section, Table, interval, mean_text, number
 from metriscope.rng import derive
 from metriscope.runs import Result
-from metriscope.studies.representation.centers.plan import DRAWS, Centers
-from metriscope.studies.representation.plan import RepresentationTraining
+from metriscope.studies.evidence import Above, Below, Region
+from metriscope.studies.judging import Criterion, Statement, Values
+from metriscope.studies.representation.accuracy import over_seeds, section_of
+from metriscope.studies.representation.experiments import DRAWS, Centers
+from metriscope.studies.representation.plan import RepresentationTraining, title
 from metriscope.studies.representation.train import tagged
 
-__all__ = ["centers", "correlation", "gather", "outputs", "rank_correlations", "read"]
+__all__ = ["STATEMENT", "centers", "correlation", "gather", "outputs", "rank_correlations", "read", "section"]
 
 COLUMNS = {
     "centers": ("output", "center", "anticenter", "own sd", "others sd", "to center", "to anticenter", "nearer"),
@@ -143,3 +147,105 @@ def _spearman(pairs: Float[np.ndarray, "n 2"]) -> dict[str, float]:
     defined = found[1:][np.isfinite(found[1:])]
     low, high = np.quantile(defined, [0.025, 0.975]) if len(defined) else (np.nan, np.nan)
     return {"rank correlation": float(found[0]), "low": float(low), "high": float(high)}
+
+
+THROUGH = "Through a class means through its bulk: within one standard deviation of its center."
+CHANCE = "Half of the outputs would be nearer to either center by chance."
+
+
+def _criteria(network: str, distance: bool) -> tuple[Criterion, Criterion]:
+    own = "its own class's center" if distance else "the other classes' center"
+    side = Above(0.5) if distance else Below(0.5)
+
+    def of(text: str, column: str, region: Region, why: str) -> Criterion:
+        return Criterion(text, Values.of("centers", column, network=network), region, why, level=title(network))
+
+    return (
+        of(f"deviations from a hyperplane to {own}", "to center" if distance else "to anticenter", Below(1.0), THROUGH),
+        of("share of hyperplanes nearer to their own class's center", "nearer", side, CHANCE),
+    )
+
+
+def _notes(tables: Mapping[str, pd.DataFrame]) -> str:
+    """Say whether decorrelated projections go with accuracy."""
+    parts = [
+        f"{row['projections']} projections {number(row['rank correlation'])} {interval(row['low'], row['high'])} "
+        f"({row['networks']} networks; {row['setting']})"
+        for _, row in tables["decorrelation"].iterrows()
+    ]
+    text = "Rank correlation of accuracy with the mean |correlation| between projections, over networks [95 % interval]"
+    return f"{text}: {'; '.join(parts)}." if parts else ""
+
+
+def _evidence(tables: Mapping[str, pd.DataFrame]) -> tuple[Evidence, ...]:
+    columns = {"to center": "deviations to its own center", "to anticenter": "deviations to the others' center"}
+    found = []
+    for network, part in tables["centers"].groupby("network", sort=False):
+        means = part.groupby("seed")[list(columns)].mean()
+        for column, text in columns.items():
+            label = f"{title(str(network))}: {text}, mean of {len(means)} runs"
+            found.append(Evidence(label, mean_text(means[column])))
+    return tuple(found)
+
+
+STATEMENT = Statement(
+    "C27",
+    "Where distance is learned (ReLU2-Neg, Abs2-Neg) output hyperplanes pass through their own class; where intensity "
+    "is learned (Abs2), through the other classes.",
+    "Oursland 2025, §6.1–6.3",
+    (*_criteria("relu2-neg", True), *_criteria("abs2-neg", True), *_criteria("abs2", False)),
+    factor="network",
+    notes=_notes,
+    evidence=_evidence,
+)
+
+
+Tables = Mapping[str, pd.DataFrame]
+
+
+def section(tables: Tables) -> Section:
+    """Return the section."""
+    text = (
+        "Oursland (2025, §6.1) defines for each class an optimal center z_c, near its own class and far from the "
+        "others, and its opposite not-z_c. Here both are points on the axis of the class's output, its "
+        "pre-activation: z_c has the least ratio of the mean distance to its own class over the mean distance to the "
+        "others, not-z_c the largest. A hyperplane (zero) that represents a distance should pass through z_c, one "
+        "that represents an intensity through not-z_c. Zero of an OffsetL2 output is its prototype."
+    )
+    missing = "No trained network with its images is available."
+    return section_of("Hyperplanes and optimal centers", text, missing, _distances(tables), _decorrelation(tables))
+
+
+def _distances(tables: Tables) -> Table | None:
+    table = tables["centers"]
+    if table.empty:
+        return None
+    numbers = table.assign(place=table["center"] / table["own sd"], opposite=table["anticenter"] / table["others sd"])
+    labels = {
+        "to center": "z_c, own sd", "to anticenter": "not-z_c, others' sd", "nearer": "share nearer to z_c",
+        "place": "z_c", "opposite": "not-z_c",
+    }  # fmt: skip
+    seeds = numbers.groupby(["network", "seed"], sort=False)[list(labels)].mean().reset_index()
+    columns = tuple(labels)
+    groups = {"distance of the hyperplane from": columns[:2], "where they lie (hyperplane at 0)": columns[3:]}
+    note = (
+        f"{table['setting'].iloc[0]}. Mean over outputs, then mean [95 % t interval] over seeds, in standard "
+        "deviations along the output: of the class for z_c, of the other classes for not-z_c."
+    )
+    frame = over_seeds(seeds, columns)
+    return Table("centers", "Hyperplanes and optimal centers", frame, note, {}, groups, labels)
+
+
+def _decorrelation(tables: Tables) -> Table | None:
+    table = tables["decorrelation"]
+    if table.empty:
+        return None
+    ends = [interval(low, high) for low, high in zip(table["low"], table["high"], strict=True)]
+    frame = table.drop(columns=["low", "high"]).assign(**{"95 % interval": ends})
+    note = (
+        "Oursland (2025, §6.2) rests ReLU2-Neg's accuracy on classes that are decorrelated across projections. "
+        "Spearman's correlation, over networks, of test accuracy with the mean |correlation| between the "
+        "pre-activations of hidden units or of outputs (means over seeds; percentile bootstrap over networks). If "
+        "decorrelation predicted accuracy it would be negative."
+    )
+    return Table("decorrelation", "Does decorrelation predict accuracy?", frame, note, {"rank correlation": ".2f"})

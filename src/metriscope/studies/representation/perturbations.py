@@ -14,12 +14,12 @@ from torch import Tensor, nn
 from metriscope.functional import summarize
 from metriscope.probes import Perturbation, perturbation
 from metriscope.runs import Record, Result, Run
-from metriscope.studies.representation.accuracy.measure import printed, select
-from metriscope.studies.representation.perturbations.plan import NETWORKS, PROGRAM, PublishedLevels
+from metriscope.studies.representation.accuracy import printed, select
+from metriscope.studies.representation.experiments import NETWORKS, PROGRAM, PublishedLevels
 from metriscope.studies.representation.plan import RepresentationTraining
 from metriscope.studies.representation.train import tagged
 
-__all__ = ["BASELINE", "gather", "harm", "perturbed"]
+__all__ = ["gather", "harm", "perturbed"]
 
 BASELINE = ("train_accuracy", "test_accuracy", "train_loss")
 LEVEL = ["network", "kind", "level"]
