@@ -26,7 +26,7 @@ from metriscope.studies.published import matching, published
 from metriscope.studies.representation.accuracy import printed
 from metriscope.studies.representation.measure import RepresentationResults, recorded
 from metriscope.studies.representation.plan import BASE, title
-from metriscope.studies.vq.regions.measure import Tent
+from metriscope.studies.vq.regions import Tent
 from metriscope.vq import linear_regions
 
 __all__ = ["PROBLEMS", "PaperProblem", "main", "page"]

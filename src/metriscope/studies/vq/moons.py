@@ -22,33 +22,15 @@ from torch import Tensor
 
 from metriscope.data import rotate
 from metriscope.runs import Driver, Finished
-from metriscope.studies.vq.moons.plan import KERNEL_MEASURES, SPHERE_ROLES, Moons, Rotation, Separation
-from metriscope.studies.vq.networks.measure import Networks, aligned, ends_of, rows_by_seed, stored, trained
-from metriscope.studies.vq.train import sample
+from metriscope.studies.vq.experiments import KERNEL_MEASURES, SPHERE_ROLES, Moons, Rotation, Separation
+from metriscope.studies.vq.train import Networks, aligned, ends_of, rows_by_seed, sample, stored, trained
 from metriscope.vq import VQMDS, Patterns, capture, vq_kernel
 
 __all__ = [
-    "MoonsResults",
-    "Picture",
-    "ScalingPanel",
-    "SpheresResults",
-    "by_comparison",
-    "comparisons",
-    "disc",
-    "disc_points",
-    "eigenspace_overlap",
-    "entropy_rank",
-    "euclidean_scaling",
-    "gaps",
-    "matched_cosines",
-    "measure_moons",
-    "measure_spheres",
-    "neighbor_accuracy",
-    "participation_ratio",
-    "pattern_separation",
-    "point_separation",
-    "rotation_rows",
-]
+    "MoonsResults", "SpheresResults", "by_comparison", "comparisons", "disc", "disc_points", "eigenspace_overlap",
+    "entropy_rank", "euclidean_scaling", "gaps", "matched_cosines", "measure_moons", "measure_spheres",
+    "neighbor_accuracy", "participation_ratio", "pattern_separation", "point_separation", "rotation_rows",
+]  # fmt: skip
 
 
 def disc(grid: int) -> tuple[Float[np.ndarray, "n 2"], Bool[np.ndarray, "g g"]]:

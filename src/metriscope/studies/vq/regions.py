@@ -21,29 +21,15 @@ from metriscope.nn import ACTIVATIONS
 from metriscope.report.explorer import Scene
 from metriscope.rng import stream
 from metriscope.runs import Driver, Finished, Result, Run, once
-from metriscope.studies.vq.networks.measure import Networks, stored, trained
-from metriscope.studies.vq.networks.plan import STUDY, Group, MLPShape
-from metriscope.studies.vq.regions.plan import Explorer, Exploring, Lemmas, Lot, TentMaps
-from metriscope.studies.vq.train import mlp, sample
+from metriscope.studies.vq.networks import STUDY, Group, MLPShape
+from metriscope.studies.vq.plan import Explorer, Exploring, Lemmas, Lot, TentMaps
+from metriscope.studies.vq.train import Networks, mlp, sample, stored, trained
 from metriscope.vq import Partition, linear_regions, vq_kernel
 
 __all__ = [
-    "ExplorerResults",
-    "LemmasResults",
-    "Pieces",
-    "Steps",
-    "Tent",
-    "View",
-    "both_distances",
-    "compare",
-    "compare_windows",
-    "lot_rows",
-    "measure_explorer",
-    "measure_lemmas",
-    "random_network",
-    "tent_rows",
-    "wider_distances",
-]
+    "ExplorerResults", "LemmasResults", "Steps", "Tent", "View", "both_distances", "compare", "compare_windows",
+    "lot_rows", "measure_explorer", "measure_lemmas", "random_network", "tent_rows", "wider_distances",
+]  # fmt: skip
 
 
 class Tent(nn.Module):

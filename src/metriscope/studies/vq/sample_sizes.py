@@ -1,4 +1,4 @@
-"""Separation of training points and of new points by the number of training points.
+"""Separation of training points and of new points by the number of training points, and the section on it.
 
 Axes: T numbers of points.
 """
@@ -16,17 +16,18 @@ from jaxtyping import Float
 from torch import Tensor
 
 from metriscope.nn import unstack
-from metriscope.report import mean_interval, number
+from metriscope.report import Figure, Prose, Section, Table, mean_interval, mean_text, number, to_svg
+from metriscope.report.plots import band
+from metriscope.report.style import CYCLE, INK, figure, legend
 from metriscope.runs import Driver
-from metriscope.studies.vq.digits.measure import crossings
-from metriscope.studies.vq.moons.measure import pattern_separation, point_separation
-from metriscope.studies.vq.networks.measure import looked_up
-from metriscope.studies.vq.sample_sizes.plan import STRUCTURE, Crowd, SampleSizes
-from metriscope.studies.vq.train import accuracy, cohort, sample, start
+from metriscope.studies.vq.digits import crossings
+from metriscope.studies.vq.experiments import DISTANCES, PLACES, SEPARATION_MEASURES, STRUCTURE, Crowd, SampleSizes
+from metriscope.studies.vq.moons import pattern_separation, point_separation
+from metriscope.studies.vq.train import accuracy, cohort, looked_up, sample, start
 from metriscope.train import fit
 from metriscope.vq import capture
 
-__all__ = ["SampleSizesResults", "crowd_rows", "measure_sample_sizes", "needed", "needed_text"]
+__all__ = ["SampleSizesResults", "measure_sample_sizes", "needed", "needed_text", "section"]
 
 
 def crowd_rows(spec: Crowd) -> Iterator[dict[str, object]]:
@@ -112,3 +113,63 @@ def measure_sample_sizes(part: SampleSizes, driver: Driver) -> SampleSizesResult
     found = looked_up(driver, part.crowds(), crowd_rows, "vq: moons by number of points", part.computed)
     parts = [rows.assign(count=spec.group.data.count) for spec, rows in found.items()]
     return SampleSizesResults(part, pd.concat(parts, ignore_index=True) if parts else pd.DataFrame())
+
+
+CURVES = {
+    ("training", "first"): ("VQ, training points", CYCLE[0]),
+    ("new", "first"): ("VQ, new points", CYCLE[1]),
+    ("new", "euclid"): ("Euclid, new points", CYCLE[3]),
+}
+
+
+def separation(results: SampleSizesResults) -> Figure:
+    """Draw silhouette, accuracy of the network on new points, and effective rank over the number of points."""
+    counts = np.unique(results.rows["count"])
+    drawing, ((left, middle, right),) = figure(9.2, 3.2, 1, 3)
+    for (points, distance), (title, color) in CURVES.items():
+        band(left, counts, results.values("silhouette", points, distance), title, color, log="x")
+        band(right, counts, results.values("rank", points, distance), title, color, log="x")
+    band(middle, counts, results.values("test", "new", "first"), "network", CYCLE[2], log="x")
+    band(middle, counts, results.values("neighbor", "new", "first"), "nearest neighbor, VQ", CYCLE[1], log="x")
+    left.axhline(STRUCTURE, color=INK, linewidth=0.9, dashes=(4, 3))
+    titles = ("silhouette on the plane", f"accuracy, {PLACES['new']}", "effective rank")
+    for ax, title in zip((left, middle, right), titles, strict=True):
+        ax.set(xlabel="training points n", ylabel=title)
+    for ax in (left, middle):
+        legend(ax)
+    caption = (
+        "Median over seeds, band of the middle 80 %, extremes as thin lines. Left and right: classical scaling of VQ "
+        f"and Euclidean distances. Dashed: a silhouette of {STRUCTURE:g}, above which classes count as separated."
+    )
+    name = "vq-sample-sizes"
+    return Figure(name, "From how many points on are new points separated?", to_svg(drawing, name), caption)
+
+
+TITLE = "Moons in 100 dimensions: how many points are enough?"
+
+
+def section(results: SampleSizesResults) -> Section:
+    """Return what was asked, the figure and the table; without rows, that nothing was run."""
+    part = results.part
+    counts = part.counts if results.rows.empty else tuple(results.rows["count"].unique())
+    text = (
+        "A network that only memorizes the labels of 150 points separates them and not new ones. Do more points help? "
+        f"Here the same network is trained on {min(counts):,} to {max(counts):,} points, {part.seeds} seeds "
+        f"each, and measured on at most {part.crowds()[0].points:,} training points and as many new ones."
+    )
+    if results.rows.empty:
+        return Section(TITLE, (Prose(f"{text}\n\nNot run in this profile, and there is no record of it."),))
+    return Section(TITLE, (Prose(f"{text}\n\n{needed_text(results.tables)}"), separation(results), _table(results)))
+
+
+def _table(results: SampleSizesResults) -> Table:
+    lines = []
+    for (count, points, distance), rows in results.rows.groupby(["count", "points", "distance"], sort=False):
+        measures = {title: mean_text(rows[m]) for m, title in SEPARATION_MEASURES.items() if m != "participation"}
+        network = {"loss": mean_text(rows["loss"], 4), "accuracy of the network, new points": mean_text(rows["test"])}
+        own = network if distance == "first" else dict.fromkeys(network, "–")
+        lines.append(
+            {"n": count, "points": PLACES[str(points)], "distance": DISTANCES[str(distance)], **measures, **own}
+        )
+    note = f"Mean [95 % t interval] over {results.part.seeds} seeds."
+    return Table("vq-sample-sizes", "Separation by number of training points", pd.DataFrame(lines), note)

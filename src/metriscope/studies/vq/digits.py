@@ -14,13 +14,18 @@ import pandas as pd
 from jaxtyping import Float
 from scipy import stats
 
+from metriscope.report import Figure, Prose, Section, Table, mean_text, number, to_svg
+from metriscope.report.plots import strip
+from metriscope.report.style import CYCLE, INK, figure, legend, log_axes
 from metriscope.rng import derive
 from metriscope.runs import Driver, Finished, Record, Result, Run, once
 from metriscope.studies.published import published
-from metriscope.studies.vq.digits.plan import (
+from metriscope.studies.vq.experiments import (
+    FORMS,
     INITIAL,
     PAIRS,
     TRAINED,
+    TWINS,
     Band,
     Digits,
     Pair,
@@ -29,23 +34,14 @@ from metriscope.studies.vq.digits.plan import (
     Starts,
     name_of,
 )
-from metriscope.studies.vq.networks.measure import Networks, aligned, ends_of, stored, trained
-from metriscope.studies.vq.networks.plan import STUDY
-from metriscope.studies.vq.train import sample
+from metriscope.studies.vq.networks import STUDY
+from metriscope.studies.vq.train import Networks, aligned, ends_of, sample, stored, trained
 from metriscope.vq import Patterns, alignment, capture, heat_cosine
 
 __all__ = [
-    "DigitsResults",
-    "Nearest",
-    "Simultaneous",
-    "StartsResults",
-    "crossings",
-    "measure_digits",
-    "measure_starts",
-    "nearest",
-    "printed",
-    "simultaneous",
-]
+    "DigitsResults", "StartsResults", "crossings", "measure_digits", "measure_starts", "nearest", "printed",
+    "section", "simultaneous",
+]  # fmt: skip
 
 
 def crossings(scales: Float[np.ndarray, " t"], curve: Float[np.ndarray, " t"], value: float) -> Float[np.ndarray, " k"]:
@@ -297,3 +293,51 @@ def _judged(results: DigitsResults) -> Result:
     cosines = heat[near][["seed", "pair", "form", "sigma2", "cosine"]]
     tables = {**results.tables, "heat cosines": cosines.reset_index(drop=True)}
     return Result({name.replace(" ", "-"): table for name, table in tables.items()})
+
+
+def starts(results: StartsResults) -> Figure:
+    """Draw the alignment of both architectures at every start, and what training changes at each scale."""
+    drawing, ((left, right),) = figure(9.2, 3.0, 1, 2)
+    rows, band = results.tables["alignment"], results.tables["heat band"]
+    pairs = {name_of(TRAINED): "trained", name_of(INITIAL): "before training"}
+    strip(left, {text: rows[rows["pair"] == pair]["alignment"].to_numpy() for pair, text in pairs.items()})
+    left.set(xlabel="centered alignment of 4 with 6 layers")
+    for (form, title), color in zip(FORMS.items(), CYCLE, strict=False):
+        part = band[band["form"] == form]
+        right.fill_between(part["sigma2"], part["low"], part["high"], color=color, alpha=0.2, linewidth=0)
+        right.plot(part["sigma2"], part["change"], color=color, linewidth=1.8, label=title)
+    right.axhline(0, color=INK, linewidth=0.9)
+    log_axes(right, "x")
+    right.set(xlabel="σ²", ylabel="cosine, trained − initial")
+    legend(right, "lower right")
+    caption = (
+        "Left: each dot is a start; the large dot is the mean with its 95 % interval. Right: mean change of the cosine "
+        "of heat kernels by training, with a band that holds the true curve at all scales at once."
+    )
+    return Figure("vq-starts", "Every start on full MNIST", to_svg(drawing, "vq-starts"), caption)
+
+
+def section(results: StartsResults) -> Section:
+    """Return the recorded starts with the paper's own images."""
+    part = results.spec.digits
+    text = (
+        f"The same experiment with {part.images.train:,} and {part.images.test:,} images of full MNIST, as in the "
+        f"paper, and {part.seeds} starts. These runs are recorded; the verdict on C23 is reached on them."
+    )
+    return Section(
+        f"Networks of 4 and 6 layers on digits: {part.seeds} starts", (Prose(text), starts(results), _table(results))
+    )
+
+
+def _table(results: StartsResults) -> Table:
+    rows, lines = results.tables["alignment"], []
+    for pair in map(name_of, (*PAIRS, *TWINS)):
+        own = rows[rows["pair"] == pair]
+        alike = {column: mean_text(own[column], 3) for column in ("alignment", "biased", "null")}
+        lines.append({"pair": pair, "starts": len(own), **alike, "p": number(own["p_value"].max(), 2)})
+    note = (
+        "Centered alignment on the test images, debiased and biased, mean [95 % t interval]; null: mean with the "
+        "images shuffled; p: the largest permutation p-value of any start."
+    )
+    labels = {"biased": "alignment, biased"}
+    return Table("vq-starts", "Centered alignment, all starts", pd.DataFrame(lines), note, labels=labels)
