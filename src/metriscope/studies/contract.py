@@ -7,8 +7,11 @@
 - ``figures``: draws the tables.
 - ``page``: arranges tables, figures and verdicts in sections of the report.
 
-A study of several experiments has a subpackage for each, with the modules that it needs. Data flows one way, from
-``plan`` to ``page``: nothing trains in ``measure``, and nothing measures in ``figures`` or ``page``.
+A study of several experiments has one module for each further one. It reads top to bottom: what it computes, what it
+measures, its criteria, its figures, its part of the page. If that is more than 400 lines, criteria, figures and page
+are in a second module, ``<experiment>_page``. Specifications for which ``plan`` has no room are in ``experiments`` (and
+``networks``), which import nothing slow either. Data flows one way, from ``plan`` to ``page``: nothing trains in
+``measure``, and nothing measures in ``figures`` or ``page``.
 """
 
 from __future__ import annotations

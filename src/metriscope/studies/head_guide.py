@@ -17,7 +17,7 @@ from metriscope.studies.heads.figures import named
 from metriscope.studies.heads.measure import means, standing
 from metriscope.studies.heads.page import overview
 from metriscope.studies.heads.plan import CONTESTS, SETS, STUDY, HeadContest
-from metriscope.studies.published import matching
+from metriscope.studies.tidy_tables import matching
 
 __all__ = ["QUESTIONS", "Question", "answer", "caution", "main", "page", "scores"]
 

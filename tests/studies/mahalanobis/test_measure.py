@@ -35,7 +35,7 @@ from metriscope.studies.mahalanobis.trials import (
     shares,
     truth_row,
 )
-from metriscope.studies.published import published
+from metriscope.studies.tidy_tables import published
 
 
 def one_job(dim, samples=500, **task):

@@ -13,7 +13,7 @@ from metriscope.studies.mahalanobis.plan import MahalanobisOptions, Measurement,
 from metriscope.studies.mahalanobis.replay import agreement, compared, half_digit, replayed
 from metriscope.studies.mahalanobis.train import WORK, cohorts_of, draw_problem
 from metriscope.studies.mahalanobis.trials import measured
-from metriscope.studies.published import matching, published
+from metriscope.studies.tidy_tables import matching, published
 
 # Eigenvalues of the published covariances, from the author's record.
 EIGENVALUES = {

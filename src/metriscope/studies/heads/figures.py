@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pandas as pd
 
+from metriscope.functional import Ranking
 from metriscope.report import Figure, to_svg
 from metriscope.report.style import CYCLE, figure
 from metriscope.studies.heads.measure import means, standing
 from metriscope.studies.heads.plan import CONTESTS, HEADINGS
-from metriscope.studies.published import matching
+from metriscope.studies.tidy_tables import matching
 
-__all__ = ["few_points", "named", "ranks", "reliability_diagram", "shares"]
+__all__ = ["few_points", "named", "rank_figure", "ranks", "reliability_diagram", "shares"]
 
 # Points that a bin of confidence must hold to be drawn.
 LEAST = 50
@@ -29,28 +32,37 @@ def named(entry: str) -> str:
     return HEADINGS.get(head, head) + comma + rest
 
 
+def rank_figure(name: str, heading: str, ranking: Ranking, titles: Sequence[str], score: str, group: str) -> Figure:
+    """Draw average ranks; whatever is within the critical difference of the best shares its band.
+
+    ``score``: what is ranked by; ``group``: how the caption begins, on what and over how many data sets.
+    """
+    order = ranking.ranks.argsort()[::-1]
+    drawing, axes = figure(7.5, 0.9 + 0.3 * len(titles))
+    ax, best = axes[0, 0], float(ranking.ranks.min())
+    ax.axvspan(best, best + ranking.critical_difference, color=CYCLE[0], alpha=0.12, linewidth=0)
+    ax.plot(ranking.ranks[order], np.arange(len(titles)), "o", color=CYCLE[0])
+    ax.set_yticks(np.arange(len(titles)), [titles[place] for place in order])
+    ax.set(xlabel=f"average rank by {score} (1 is best)")
+    caption = (
+        f"{group} in the band are not told apart from the best by Nemenyi's test at the level {ranking.alpha:.0%} "
+        f"(critical difference {ranking.critical_difference:.2f}; Friedman's p = {ranking.p_value:.2g})."
+    )
+    return Figure(name, heading, to_svg(drawing, name), caption)
+
+
 def ranks(table: pd.DataFrame, contest: str) -> Figure | None:
-    """Draw average ranks by accuracy; entries within the critical difference of the best share its band."""
+    """Draw average ranks by accuracy."""
     found = standing(table, contest, "accuracy")
     if found is None:
         return None
     ranking, names = found
-    order = ranking.ranks.argsort()[::-1]
-    drawing, axes = figure(7.5, 0.9 + 0.3 * len(names))
-    ax = axes[0, 0]
-    best = float(ranking.ranks.min())
-    ax.axvspan(best, best + ranking.critical_difference, color=CYCLE[0], alpha=0.12, linewidth=0)
-    ax.plot(ranking.ranks[order], np.arange(len(names)), "o", color=CYCLE[0])
-    ax.set_yticks(np.arange(len(names)), [named(names[i]) for i in order])
-    ax.set(xlabel="average rank by test accuracy (1 is best)")
     count = len(means(table[table["counted"]], contest, "accuracy"))
-    caption = (
-        f"Average over {count} data sets. Entries in the band are not told apart from the best by Nemenyi's test at "
-        f"the level {ranking.alpha:.0%} (critical difference {ranking.critical_difference:.2f}; Friedman's p = "
-        f"{ranking.p_value:.2g})."
+    heading = f"{CONTESTS[contest].title}: ranks over data sets"
+    group = f"Average over {count} data sets. Entries"
+    return rank_figure(
+        f"contest-{contest}-ranks", heading, ranking, [named(name) for name in names], "test accuracy", group
     )
-    name = f"contest-{contest}-ranks"
-    return Figure(name, f"{CONTESTS[contest].title}: ranks over data sets", to_svg(drawing, name), caption)
 
 
 def shares(table: pd.DataFrame) -> Figure | None:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any
 
 import pandas as pd
@@ -13,9 +11,9 @@ from metriscope.runs import Driver, Finished, once
 from metriscope.studies.heads.offsets import measure_offsets
 from metriscope.studies.heads.plan import CONTESTS, SETS, HeadContest, HeadContests, HeadsPlan
 from metriscope.studies.heads.train import contested
-from metriscope.studies.published import matching
+from metriscope.studies.tidy_tables import TidyTables, joined, matching
 
-__all__ = ["HeadsResults", "means", "measure", "measure_contests", "standing"]
+__all__ = ["means", "measure", "measure_contests", "standing"]
 
 COLUMNS = ("contest", "data", "per_class", "entry", "start", "accuracy", "counted")
 BINS = ("contest", "data", "per_class", "entry", "scaled", "bin", "count", "confidence", "right", "counted")
@@ -33,8 +31,7 @@ def measure_contests(plan: HeadContests, computed: bool, driver: Driver) -> dict
     origin = "run" if computed else "record"
 
     def together(key: str, columns: tuple[str, ...]) -> pd.DataFrame:
-        rows = [_tagged(job, run.table(key), origin) for job, run in found.items()]
-        return pd.concat(rows, ignore_index=True) if rows else pd.DataFrame(columns=list(columns))
+        return joined((_tagged(job, run.table(key), origin) for job, run in found.items()), columns)
 
     return {"contests": together("scores", COLUMNS), "reliability": together("reliability", BINS)}
 
@@ -66,18 +63,7 @@ def standing(table: pd.DataFrame, contest: str, column: str, smaller: bool = Fal
     )
 
 
-@dataclass(frozen=True, eq=False)
-class HeadsResults:
-    """Tidy tables by name; a table without rows was not measured."""
-
-    tables: Mapping[str, pd.DataFrame]
-
-
-def measure(plan: HeadsPlan, runs: Finished, driver: Driver) -> HeadsResults:
+def measure(plan: HeadsPlan, runs: Finished, driver: Driver) -> TidyTables:
     """Return what the finished runs show, or what was recorded of them."""
-    return HeadsResults(
-        {
-            "offsets": measure_offsets(plan.offsets, runs if plan.computed else None, driver),
-            **measure_contests(plan.contests, plan.computed, driver),
-        }
-    )
+    offsets = measure_offsets(plan.offsets, runs if plan.computed else None, driver)
+    return TidyTables({"offsets": offsets, **measure_contests(plan.contests, plan.computed, driver)})

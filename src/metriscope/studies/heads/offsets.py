@@ -25,10 +25,10 @@ from metriscope.report.plots import strip
 from metriscope.report.style import CYCLE, figure
 from metriscope.runs import Driver, Finished, Record, Result, Run, once
 from metriscope.studies.heads.plan import OffsetReading, Offsets, OffsetTraining
-from metriscope.studies.published import matching
 from metriscope.studies.representation.plan import RepresentationTraining, title
 from metriscope.studies.representation.prototypes import Hidden
 from metriscope.studies.representation.train import images, start
+from metriscope.studies.tidy_tables import joined, matching
 from metriscope.train.classifiers import Classifier, PackedExamples, advance, examples, measure
 
 __all__ = [
@@ -97,8 +97,8 @@ def measure_offsets(part: Offsets, runs: Finished | None, driver: Driver) -> pd.
         work = once(lambda spec: read(spec, runs[spec.training]))
         found = driver.perform(specs, work, "heads: offsets")
     origin = {} if runs is not None else {"origin": "record"}
-    rows = [run.table("starts").assign(**_where(spec.training), **origin) for spec, run in found.items()]
-    return pd.concat(rows, ignore_index=True) if rows else pd.DataFrame(columns=list(COLUMNS))
+    rows = (run.table("starts").assign(**_where(spec.training), **origin) for spec, run in found.items())
+    return joined(rows, COLUMNS)
 
 
 def _where(job: OffsetTraining) -> dict[str, Any]:

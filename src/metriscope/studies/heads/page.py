@@ -8,9 +8,9 @@ import pandas as pd
 
 from metriscope.report import Block, Claim, Details, Ledger, Prose, Section, Table
 from metriscope.studies.heads import figures, offsets
-from metriscope.studies.heads.measure import HeadsResults, means
+from metriscope.studies.heads.measure import means
 from metriscope.studies.heads.plan import CONTESTS, TITLE, HeadContest, HeadsPlan
-from metriscope.studies.published import matching
+from metriscope.studies.tidy_tables import TidyTables, matching
 
 __all__ = ["contest_sections", "overview", "sections"]
 
@@ -119,7 +119,7 @@ def _by_data(table: pd.DataFrame, contest: str) -> Details:
     return Details("By data set", tuple(tables))
 
 
-def sections(plan: HeadsPlan, results: HeadsResults, claims: tuple[Claim, ...]) -> tuple[Section, ...]:
+def sections(plan: HeadsPlan, results: TidyTables, claims: tuple[Claim, ...]) -> tuple[Section, ...]:
     """Return the study's sections in reading order."""
     asked = plan.offsets
     text = (

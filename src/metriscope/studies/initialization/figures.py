@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 
 from metriscope.report import Figure, to_svg
 from metriscope.report.plots import strip
 from metriscope.report.style import CYCLE, figure
+from metriscope.studies.heads.figures import rank_figure
 from metriscope.studies.initialization.measure import gains, references, standing
 from metriscope.studies.initialization.plan import ENTRIES, KINDS
-from metriscope.studies.published import matching
+from metriscope.studies.tidy_tables import matching
 
 __all__ = ["curves", "losses", "ranks"]
 
@@ -56,22 +56,11 @@ def curves(table: pd.DataFrame) -> Figure:
 
 
 def ranks(table: pd.DataFrame, kind: str) -> Figure | None:
-    """Draw average ranks by the loss; starts within the critical difference of the best share its band."""
+    """Draw average ranks by the loss."""
     found = standing(table, kind)
     if found is None:
         return None
     ranking, names = found
-    order = ranking.ranks.argsort()[::-1]
-    drawing, axes = figure(7.5, 0.9 + 0.3 * len(names))
-    ax, best = axes[0, 0], float(ranking.ranks.min())
-    ax.axvspan(best, best + ranking.critical_difference, color=CYCLE[0], alpha=0.12, linewidth=0)
-    ax.plot(ranking.ranks[order], np.arange(len(names)), "o", color=CYCLE[0])
-    ax.set_yticks(np.arange(len(names)), [ENTRIES[names[place]] for place in order])
-    ax.set(xlabel="average rank by the loss on new points (1 is best)")
-    caption = (
-        f"Average over {len(gains(table, kind))} data sets. Starts in the band are not told apart from the best by "
-        f"Nemenyi's test at the level {ranking.alpha:.0%} (critical difference {ranking.critical_difference:.2f}; "
-        f"Friedman's p = {ranking.p_value:.2g})."
-    )
-    name = f"starts-{kind}-ranks"
-    return Figure(name, f"Ranks of starts: {KINDS[kind]}", to_svg(drawing, name), caption)
+    group = f"Average over {len(gains(table, kind))} data sets. Starts"
+    titles, score = [ENTRIES[name] for name in names], "the loss on new points"
+    return rank_figure(f"starts-{kind}-ranks", f"Ranks of starts: {KINDS[kind]}", ranking, titles, score, group)

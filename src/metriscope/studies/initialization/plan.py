@@ -9,21 +9,9 @@ from typing import Annotated, Literal
 from tyro.conf import arg
 
 __all__ = [
-    "ACTIVATIONS",
-    "COMPONENTS",
-    "DIMS",
-    "ENTRIES",
-    "KINDS",
-    "NAME",
-    "OPTIONS",
-    "REAL",
-    "TIMES",
-    "TITLE",
-    "InitializationOptions",
-    "InitializationPlan",
-    "StartContest",
-    "plan",
-]
+    "ACTIVATIONS", "ENTRIES", "KINDS", "NAME", "OPTIONS", "REAL", "TIMES", "TITLE", "InitializationOptions",
+    "InitializationPlan", "StartContest", "plan",
+]  # fmt: skip
 
 NAME, TITLE = "initialization", "Initialization from data"
 TIMES = {"quick": "a second: shows recorded runs", "paper": "about 25 minutes on one core"}

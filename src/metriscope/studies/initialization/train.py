@@ -35,7 +35,7 @@ from metriscope.studies.heads.plan import Source
 from metriscope.studies.heads.train import prepared
 from metriscope.studies.initialization.plan import REAL, StartContest
 
-__all__ = ["WORK", "StartProblem", "contested", "problem", "started"]
+__all__ = ["WORK", "contested", "losses", "problem", "started"]
 
 Part = tuple[Tensor, Tensor]
 State = Mapping[str, Tensor]

@@ -19,7 +19,7 @@ from metriscope.report.style import COLORS, figure, legend, log_axes
 from metriscope.studies.mahalanobis.measure import MahalanobisResults
 from metriscope.studies.mahalanobis.plan import METRICS, NAME, MahalanobisPlan
 from metriscope.studies.mahalanobis.trials import TITLES, curve
-from metriscope.studies.published import matching, published
+from metriscope.studies.tidy_tables import matching, published
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

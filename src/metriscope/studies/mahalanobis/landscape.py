@@ -48,7 +48,7 @@ from metriscope.studies.mahalanobis.trials import (
     relative,
     tables_of,
 )
-from metriscope.studies.published import matching, published
+from metriscope.studies.tidy_tables import matching, published
 from metriscope.train import Cohort, CohortPass
 
 __all__ = ["WORK", "axes_of", "combined", "effects", "landscape", "share_over_gaussians", "starts_of"]

@@ -15,7 +15,7 @@ from metriscope.studies.mahalanobis.experiments import OUTCOMES, POPULATIONS, UN
 from metriscope.studies.mahalanobis.figures import beside_published
 from metriscope.studies.mahalanobis.plan import METRICS
 from metriscope.studies.mahalanobis.trials import TITLES
-from metriscope.studies.published import matching
+from metriscope.studies.tidy_tables import matching
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

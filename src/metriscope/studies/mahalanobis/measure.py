@@ -25,7 +25,7 @@ from metriscope.studies.mahalanobis.plan import DistanceTraining, MahalanobisPla
 from metriscope.studies.mahalanobis.second_layer import measure_second_layer
 from metriscope.studies.mahalanobis.train import draw_problem
 from metriscope.studies.mahalanobis.trials import axes_beside_chance, chance, kept_all
-from metriscope.studies.published import matching
+from metriscope.studies.tidy_tables import matching
 
 __all__ = ["MahalanobisResults", "measure"]
 

@@ -14,7 +14,7 @@ from metriscope.studies.mahalanobis.experiments import OUTCOMES
 from metriscope.studies.mahalanobis.measure import MahalanobisResults
 from metriscope.studies.mahalanobis.plan import METRICS, NAME, PAPER, TITLE, MahalanobisPlan
 from metriscope.studies.mahalanobis.trials import RANKED, TITLES, best_trials
-from metriscope.studies.published import matching, published, source_of
+from metriscope.studies.tidy_tables import matching, published, source_of
 
 __all__ = ["sections"]
 

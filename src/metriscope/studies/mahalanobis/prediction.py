@@ -16,7 +16,7 @@ from scipy.stats import norm
 from metriscope.rng import derive
 from metriscope.studies.mahalanobis.experiments import LandscapeRule
 from metriscope.studies.mahalanobis.plan import NAME
-from metriscope.studies.published import matching
+from metriscope.studies.tidy_tables import matching
 
 __all__ = ["FEATURES", "auc", "choices", "conditional_logit", "features", "predicted"]
 

@@ -14,7 +14,7 @@ from metriscope.runs import Driver, Result, once
 from metriscope.studies.mahalanobis.experiments import CHAOTIC, CLOSE, LOOSE, replay_of
 from metriscope.studies.mahalanobis.plan import AUTHOR_SEED, METRICS, PAPER, MahalanobisPlan
 from metriscope.studies.mahalanobis.trials import TITLES
-from metriscope.studies.published import matching, published, source_of
+from metriscope.studies.tidy_tables import matching, published, source_of
 
 __all__ = ["agreement", "compared", "half_digit", "replayed", "section"]
 

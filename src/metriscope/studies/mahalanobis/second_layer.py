@@ -29,7 +29,7 @@ from metriscope.runs import Driver, Record, Result, Run, once
 from metriscope.studies.evidence import Above
 from metriscope.studies.judging import Criterion, Statement, Values
 from metriscope.studies.mahalanobis.experiments import DATA, FIRST, HEADS, Clusters, SecondLayer, SecondLayers
-from metriscope.studies.published import matching
+from metriscope.studies.tidy_tables import joined, matching
 
 if TYPE_CHECKING:
     from metriscope.studies.judging import Tables
@@ -119,7 +119,7 @@ def measure_second_layer(part: SecondLayers, driver: Driver, *, recorded: bool) 
         for job, run in found.items()
     ]
     names = ["data", "clusters", "first", "head", "start", "agreement"]
-    return pd.concat(rows, ignore_index=True) if rows else pd.DataFrame(columns=names)
+    return joined(rows, names)
 
 
 def read(job: SecondLayer) -> Result:

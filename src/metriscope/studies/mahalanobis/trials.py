@@ -29,7 +29,7 @@ from metriscope.runs import Record, Result, Run
 from metriscope.studies.mahalanobis.experiments import Chance
 from metriscope.studies.mahalanobis.plan import ACTIVATIONS, METRICS, NAME, DistanceTraining, GaussianTask, Measurement
 from metriscope.studies.mahalanobis.train import DistanceProblem, draw_problem
-from metriscope.studies.published import matching
+from metriscope.studies.tidy_tables import matching
 
 __all__ = [
     "RANKED", "TITLES", "TrainedDistance", "analytic_error", "axes_beside_chance", "best_trials", "chance", "curve",

@@ -9,20 +9,9 @@ from typing import Annotated, Literal
 from tyro.conf import arg
 
 __all__ = [
-    "ACTIVATIONS",
-    "DATA",
-    "DEPTHS",
-    "MEASURES",
-    "NAME",
-    "OPTIONS",
-    "READINGS",
-    "TIMES",
-    "TITLE",
-    "ReadNetworks",
-    "ReadingOptions",
-    "ReadingPlan",
-    "plan",
-]
+    "ACTIVATIONS", "MEASURES", "NAME", "OPTIONS", "READINGS", "TIMES", "TITLE", "ReadNetworks", "ReadingOptions",
+    "ReadingPlan", "plan",
+]  # fmt: skip
 
 NAME, TITLE = "reading", "Reading units by their zero sets"
 TIMES = {"quick": "a second: shows recorded runs", "paper": "5 minutes on one core"}

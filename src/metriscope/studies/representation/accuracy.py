@@ -17,7 +17,6 @@ from jaxtyping import Float
 
 from metriscope.functional import Moments, cohens_d, holm, moments, paired_test, student_test, summarize, welch_test
 from metriscope.report import Block, Prose, Section, mean_text
-from metriscope.studies.published import published
 from metriscope.studies.representation.experiments import FEWEST, LOOKS
 from metriscope.studies.representation.plan import (
     BASE,
@@ -30,11 +29,12 @@ from metriscope.studies.representation.plan import (
     title,
 )
 from metriscope.studies.representation.train import HISTORY, TrainedNetwork, tagged
+from metriscope.studies.tidy_tables import joined, matching, published
 
 __all__ = [
     "NEEDED", "Curves", "Density", "accuracies", "by_seed", "columns_compared", "compare", "density",
     "epoch_reached", "follow", "histories", "judged", "last_epochs", "networks_of", "over_seeds", "pixels_compared",
-    "placements", "printed", "recomputed", "section_of", "select", "shapes", "summary",
+    "placements", "printed", "recomputed", "section_of", "shapes", "summary",
 ]  # fmt: skip
 
 # The points of a density and its values; the points of curves and their values, seeds by points.
@@ -60,23 +60,14 @@ NEEDED: Mapping[str, tuple[tuple[str, ...], ...]] = {
 }
 
 
-def select(table: pd.DataFrame, **where: object) -> pd.DataFrame:
-    """Return the rows of a table in which the named columns have these values.
-
-    >>> select(pd.DataFrame({"network": ["relu", "abs"], "seed": [0, 1]}), network="abs")["seed"].tolist()
-    [1]
-    """
-    return table[np.logical_and.reduce([table[name] == value for name, value in where.items()])]
-
-
 def printed(metric: str, **where: str) -> pd.DataFrame:
     """Return the printed numbers of one metric that match."""
-    return select(published(NAME), metric=metric, **where).dropna(axis=1, how="all").reset_index(drop=True)
+    return matching(published(NAME), metric=metric, **where).dropna(axis=1, how="all").reset_index(drop=True)
 
 
 def networks_of(table: pd.DataFrame, setting: Setting) -> tuple[str, ...]:
     """Return the networks of a setting, in the order of the table."""
-    return tuple(dict.fromkeys(select(table, setting=str(setting))["network"]))
+    return tuple(dict.fromkeys(matching(table, setting=str(setting))["network"]))
 
 
 def last_epochs(table: pd.DataFrame) -> pd.DataFrame:
@@ -153,11 +144,11 @@ def compare(rows: pd.DataFrame) -> pd.DataFrame:
         if lines := [line for a, b in PAIRS if (line := _pair(part, a, b))]:
             pairs = pd.DataFrame(lines).assign(setting=setting)
             found.append(pairs.assign(**{f"{test} holm": holm(pairs[f"{test} p"]) for test in TESTS})[names])
-    return pd.concat(found, ignore_index=True) if found else pd.DataFrame(columns=names)
+    return joined(found, names)
 
 
 def _pair(rows: pd.DataFrame, a: str, b: str) -> dict[str, object] | None:
-    parts = [select(rows, network=name).set_index("seed") for name in (a, b)]
+    parts = [matching(rows, network=name).set_index("seed") for name in (a, b)]
     one, other = (part["test_accuracy"] for part in parts)
     if one.empty or other.empty:
         return None
@@ -202,12 +193,12 @@ def judged(rows: pd.DataFrame, dead: pd.DataFrame, settings: Sequence[Setting]) 
     They are those of the setting nearest to the paper's protocol in which enough runs of the networks that a claim
     compares are finished. ``never`` is the share of a run's outputs that no training image activates at the end.
     """
-    counts = {s: Counter(map(str, select(rows, setting=str(s))["network"])) for s in settings}
-    ends = last_epochs(select(dead, layer="output", part="train"))
+    counts = {s: Counter(map(str, matching(rows, setting=str(s))["network"])) for s in settings}
+    ends = last_epochs(matching(dead, layer="output", part="train"))
     whole = rows.merge(ends.assign(never=ends["never"] / 100)[[*WHERE, "never"]], on=list(WHERE), how="left")
     parts = []
     for claim, setting, names in _chosen(counts):
-        part = select(whole, setting=str(setting))
+        part = matching(whole, setting=str(setting))
         parts.append(part[part["network"].isin(names)].assign(claim=claim))
     columns = ["claim", *WHERE, "test_accuracy", "never", "protocol", "length", "origin"]
     return pd.concat(parts, ignore_index=True)[columns] if parts else pd.DataFrame(columns=columns)
@@ -265,7 +256,7 @@ def placements(table: pd.DataFrame, settings: Sequence[Setting]) -> pd.DataFrame
         setting = next((s for s, names in there.items() if row.network in names), None)
         if setting is None:
             continue
-        epochs, values = by_seed(select(table, setting=setting, network=row.network), "epoch", "test_accuracy")
+        epochs, values = by_seed(matching(table, setting=setting, network=row.network), "epoch", "test_accuracy")
         mean, goal = 100 * np.nanmean(values, axis=0), float(str(row.mean))
         rows.append({
             "setting": setting, "network": row.network, "column": row.column, "printed": goal,
@@ -292,11 +283,11 @@ def pixels_compared(runs: Sequence[TrainedNetwork], settings: Sequence[Setting])
 
 
 def _at_equal_epochs(table: pd.DataFrame, raw: Setting, other: Setting, network: str) -> dict[str, object] | None:
-    parts = [select(table, setting=str(s), network=network) for s in (raw, other)]
+    parts = [matching(table, setting=str(s), network=network) for s in (raw, other)]
     last = max(set(parts[0]["epoch"]) & set(parts[1]["epoch"]), default=0)
     if last == 0:
         return None
-    at = [100 * select(part, epoch=last).set_index("seed")["test_accuracy"] for part in parts]
+    at = [100 * matching(part, epoch=last).set_index("seed")["test_accuracy"] for part in parts]
     gaps = (at[0] - at[1]).dropna()
     return {
         "network": network, "data": raw.data, "train_size": raw.train_size, "epochs": int(last),
@@ -311,7 +302,7 @@ def columns_compared(rows: pd.DataFrame, settings: Sequence[Setting], asked: Rep
     groups = {"table 2": ("table 2",), "section 6 and notes": ("section 6", "notes")}
     found = []
     for setting in (s for s in settings if s.protocol):
-        ours = select(rows, setting=str(setting)).groupby("network")["test_accuracy"].mean()
+        ours = matching(rows, setting=str(setting)).groupby("network")["test_accuracy"].mean()
         for name, columns in groups.items():
             pairs = [(c, n) for n in asked.steady for c in columns if (c, n) in theirs.index and n in ours.index]
             gaps = [abs(float(ours[n]) - float(theirs[c, n])) for c, n in pairs]

@@ -13,9 +13,10 @@ import pandas as pd
 from metriscope.report import Block, Details, Prose, Section, Table, interval
 from metriscope.report.numbers import MISSING
 from metriscope.studies.representation import figures
-from metriscope.studies.representation.accuracy import over_seeds, printed, select
+from metriscope.studies.representation.accuracy import over_seeds, printed
 from metriscope.studies.representation.measure import RepresentationResults
 from metriscope.studies.representation.plan import CODED, PAPER, Setting, title
+from metriscope.studies.tidy_tables import matching
 
 __all__ = ["blocks", "contradictions", "pairs", "shortened", "tests"]
 
@@ -57,7 +58,7 @@ def _intervals(rows: pd.DataFrame) -> list[str]:
 
 def _accuracies(results: RepresentationResults, setting: Setting, name: str) -> Table:
     """Return one row per network: our test accuracy beside every printed column that has it."""
-    rows = select(results.tables["summary"], setting=str(setting)).reset_index(drop=True)
+    rows = matching(results.tables["summary"], setting=str(setting)).reset_index(drop=True)
     frame = rows[["network", "count", "mean", "sd"]].rename(columns={"count": "seeds"})
     frame["network"], frame["95 % interval"] = rows["network"].map(title), _intervals(rows)
     frame["min"], frame["max"] = rows["minimum"], rows["maximum"]
@@ -112,7 +113,7 @@ def pairs(results: RepresentationResults, setting: Setting, name: str, whole: bo
 
     ``whole`` adds Student's test, degrees of freedom and p-values without the correction.
     """
-    rows = select(results.tables["compared"], setting=str(setting)).reset_index(drop=True)
+    rows = matching(results.tables["compared"], setting=str(setting)).reset_index(drop=True)
     frame = pd.DataFrame({
         "pair": _names(rows), "seeds": rows["seeds"], "difference": rows["difference"],
         "95 % interval": _intervals(rows), "Cohen's d": rows["cohens d"],
@@ -164,7 +165,7 @@ def _pixels(results: RepresentationResults) -> tuple[Block, ...]:
     if table.empty:
         wanted = "Not run here: the same networks on both forms, `--pixels normalized` beside raw, would settle it."
         return (Prose(text + wanted),)
-    first = select(table, form=table["form"].iloc[0])
+    first = matching(table, form=table["form"].iloc[0])
     span = f"{int(first['epochs'].min()):,}" + ("" if first["epochs"].nunique() == 1 else " and more")
     ahead = int((first["raw"] > first["other"]).sum())
     text += (
@@ -187,7 +188,7 @@ def _which_pixels(results: RepresentationResults, table: pd.DataFrame) -> str:
             f"Only {PAPER.epochs:,} epochs on the full MNIST can tell which of the two the printed means come from: "
             "these runs are shorter."
         )
-    theirs = select(printed("test_accuracy"), epochs=PAPER.epochs).groupby("network")["mean"]
+    theirs = matching(printed("test_accuracy"), epochs=PAPER.epochs).groupby("network")["mean"]
     near = {n: theirs.get_group(n).to_numpy() for n in full["network"]}
     gaps = {k: [np.abs(near[r.network] - getattr(r, k)).min() for r in full.itertuples()] for k in ("raw", "other")}
     misses = {kind: float(np.mean(values)) for kind, values in gaps.items()}
@@ -257,7 +258,7 @@ def _pairing(results: RepresentationResults) -> str:
     if rows.empty:
         return text + "No pair has two seeds here, so there is no test of our own."
     setting = rows["setting"].iloc[0]
-    rows = select(rows, setting=setting)
+    rows = matching(rows, setting=setting)
     counts = {test: int((rows[f"{test} holm"] < 0.05).sum()) for test in ("welch", "paired")}
     return text + (
         f"Of our {len(rows)} pairs ({setting}; {int(rows['seeds'].max())} seeds), {counts['welch']} differ at 5 % by "

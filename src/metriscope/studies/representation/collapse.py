@@ -23,10 +23,10 @@ from torch import Tensor, nn
 from metriscope.data import digest
 from metriscope.functional import holm, summarize
 from metriscope.runs import Driver, Record, Result, once
-from metriscope.studies.representation.accuracy import select
 from metriscope.studies.representation.experiments import FACTORS, CollapseCell, baselines, cells, controls, tuning
 from metriscope.studies.representation.plan import MODELS, NAME, RepresentationPlan, RepresentationTraining
 from metriscope.studies.representation.train import images, start
+from metriscope.studies.tidy_tables import joined, matching
 from metriscope.train import recorded_epochs
 from metriscope.train.classifiers import Classifier, PackedExamples, advance, examples, measure
 
@@ -214,19 +214,14 @@ def gather(found: Mapping[CollapseCell, Tabled], origin: str) -> dict[str, pd.Da
     factorial = [cell for cell in found if cell in main and cell.model == "relu2"]
     series = {name: _series(((c, found[c]) for c in factorial), name) for name in ("dead", "pushes")}
     tables = {
-        "collapse": _joined(wide[cell] for cell in found if cell in main),
+        "collapse": joined(wide[cell] for cell in found if cell in main),
         "collapse deaths": series["dead"].rename(columns={"never": "dead"}),
         "collapse pushes": series["pushes"],
-        "collapse controls": _joined(wide[cell] for cell in found if cell not in main),
+        "collapse controls": joined(wide[cell] for cell in found if cell not in main),
     }
     whole = len(factorial) == 2 ** len(FACTORS)
-    tables["collapse effects"] = _both(select(tables["collapse"], network="relu2")) if whole else pd.DataFrame()
+    tables["collapse effects"] = _both(matching(tables["collapse"], network="relu2")) if whole else pd.DataFrame()
     return {k: tables[k] if len(tables[k]) else pd.DataFrame(columns=list(EMPTY[k])) for k in EMPTY}
-
-
-def _joined(parts: Iterable[pd.DataFrame]) -> pd.DataFrame:
-    kept = list(parts)
-    return pd.concat(kept, ignore_index=True) if kept else pd.DataFrame()
 
 
 def _where(cell: CollapseCell) -> dict[str, Any]:
@@ -249,7 +244,7 @@ def _ends(cell: CollapseCell, run: Tabled) -> pd.DataFrame:
 
 
 def _series(found: Iterable[tuple[CollapseCell, Tabled]], name: str) -> pd.DataFrame:
-    return _joined(run.table(name).assign(**_where(cell)) for cell, run in found)
+    return joined(run.table(name).assign(**_where(cell)) for cell, run in found)
 
 
 def _contrasts(rows: pd.DataFrame, factors: Mapping[str, str]) -> Iterator[tuple[str, str, pd.Series]]:

@@ -15,9 +15,10 @@ from metriscope.report.plots import band, strip
 from metriscope.report.style import COLORS, CYCLE, INK, figure, legend
 from metriscope.studies.evidence import Above, Below
 from metriscope.studies.judging import Criterion, Statement, Values
-from metriscope.studies.representation.accuracy import by_seed, section_of, select
+from metriscope.studies.representation.accuracy import by_seed, section_of
 from metriscope.studies.representation.experiments import BALANCE, EVENED, FACTORS, RATES, WARM, CollapseCell
 from metriscope.studies.representation.plan import PIXELS, title
+from metriscope.studies.tidy_tables import matching
 
 __all__ = ["STATEMENT", "section"]
 
@@ -94,7 +95,7 @@ PANELS = {"test_accuracy": "test accuracy, %", "dead": "share of outputs dead at
 
 def cells(tables: Mapping[str, pd.DataFrame]) -> Figure | None:
     """Draw every start of every cell: its test accuracy, and the share of its outputs that are dead."""
-    evened = select(tables["collapse controls"], factors=EVENED)
+    evened = matching(tables["collapse controls"], factors=EVENED)
     rows = pd.concat([tables["collapse"], evened]) if len(evened) else tables["collapse"]
     if rows.empty:
         return None
@@ -123,7 +124,7 @@ def deaths(tables: Mapping[str, pd.DataFrame]) -> Figure | None:
     drawing, axes = figure(9.2, 2.9, 1, len(FORMS))
     for ax, pixels in zip(axes[0], FORMS, strict=True):
         for factors, shade in alone.items():
-            epochs, values = by_seed(select(table, pixels=pixels, factors=factors), "epoch", "dead")
+            epochs, values = by_seed(matching(table, pixels=pixels, factors=factors), "epoch", "dead")
             band(ax, epochs + 1, values, factors, shade, log="x")
         ax.set(title=PIXELS[pixels], xlabel="epoch + 1", ylabel="dead outputs of ten", ylim=(-0.4, 10.4))
     legend(axes[0, -1], "upper left")

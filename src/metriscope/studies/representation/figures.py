@@ -13,10 +13,11 @@ import numpy as np
 from metriscope.report import Figure, to_svg
 from metriscope.report.plots import LABEL_COLORS, band, strip
 from metriscope.report.style import COLORS, CYCLE, FAINT, INK, figure, legend, log_axes
-from metriscope.studies.representation.accuracy import by_seed, printed, select
+from metriscope.studies.representation.accuracy import by_seed, printed
 from metriscope.studies.representation.measure import RepresentationResults
 from metriscope.studies.representation.plan import BASE, Setting, title
 from metriscope.studies.representation.units import Unit
+from metriscope.studies.tidy_tables import matching
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -113,8 +114,8 @@ def curves(results: RepresentationResults, setting: Setting, name: str) -> Figur
 
 def dying(results: RepresentationResults, setting: Setting, name: str) -> Figure | None:
     """Draw the share of inactive units over epochs, where units can die."""
-    table = select(results.tables["dead"], setting=str(setting), part="train")
-    parts = {panel: select(table, network=panel[0], layer=panel[1]) for panel in PANELS}
+    table = matching(results.tables["dead"], setting=str(setting), part="train")
+    parts = {panel: matching(table, network=panel[0], layer=panel[1]) for panel in PANELS}
     panels = {panel: part for panel, part in parts.items() if len(part)}
     if not panels:
         return None
@@ -173,7 +174,7 @@ def heat_maps(results: RepresentationResults) -> Figure | None:
     height = -(-len(found) // columns)
     drawing, axes = figure(9.2, 3.0 * height, height, columns)
     for ax, network in zip(axes.flat, found, strict=False):
-        part = select(planes, network=network)
+        part = matching(planes, network=network)
         wide = part.pivot_table(index="output", columns="class", values="distance", aggfunc="mean")
         ax.imshow(wide.to_numpy(), cmap="viridis_r", vmin=0, vmax=4)
         ax.grid(visible=False)
@@ -201,7 +202,7 @@ def perturbations(results: RepresentationResults) -> Figure | None:
     drawing, axes = figure(9.2, 3.1, 1, 3)
     for ax, kind in zip(axes[0], ("scale", "clip", "offset"), strict=True):
         for network in found:
-            levels, values = by_seed(select(table, network=network, kind=kind), "level", "accuracy")
+            levels, values = by_seed(matching(table, network=network, kind=kind), "level", "accuracy")
             if "-bias" in network:
                 middle = np.median(values, axis=0)
                 ax.plot(100 * levels, middle, color=color(network), linewidth=1, dashes=(4, 3), label=title(network))

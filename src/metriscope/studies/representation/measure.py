@@ -36,6 +36,7 @@ from metriscope.studies.representation.experiments import (
 )
 from metriscope.studies.representation.plan import PERTURBED, RepresentationComparing, RepresentationTraining, Setting
 from metriscope.studies.representation.train import TrainedNetwork, images, tagged
+from metriscope.studies.tidy_tables import matching
 
 __all__ = ["Inspection", "RepresentationResults", "compared", "gathered", "measure", "numbered", "ordered", "recorded"]
 
@@ -70,13 +71,13 @@ class RepresentationResults:
 
     def accuracy(self, setting: Setting, network: str) -> pd.Series:
         """Return the test accuracy in percent, indexed by seed."""
-        rows = accuracy.select(self.tables["runs"], setting=str(setting), network=network)
+        rows = matching(self.tables["runs"], setting=str(setting), network=network)
         return rows.set_index("seed")["test_accuracy"]
 
     def curve(self, setting: Setting, network: str, name: str) -> Curves:
         """Return observed epochs, and a loss or an error of shape (seeds, epochs); zero errors become one image."""
         part, _, what = name.partition("_")
-        rows = accuracy.select(self.tables["histories"], setting=str(setting), network=network)
+        rows = matching(self.tables["histories"], setting=str(setting), network=network)
         epochs, values = accuracy.by_seed(rows, "epoch", name if what == "loss" else f"{part}_accuracy")
         if what == "loss":
             return epochs, values

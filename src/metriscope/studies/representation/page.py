@@ -5,7 +5,6 @@ from __future__ import annotations
 import pandas as pd
 
 from metriscope.report import Block, Claim, Details, Ledger, Prose, Section, Table, number
-from metriscope.studies.published import source_of
 from metriscope.studies.representation import accuracy_page as accuracy
 from metriscope.studies.representation import centers, figures
 from metriscope.studies.representation import collapse_page as collapse
@@ -16,6 +15,7 @@ from metriscope.studies.representation.experiments import Identifying
 from metriscope.studies.representation.measure import RepresentationResults
 from metriscope.studies.representation.plan import NAME, TITLE, RepresentationPlan, title
 from metriscope.studies.representation.starts import STATISTICS
+from metriscope.studies.tidy_tables import source_of
 
 __all__ = ["sections"]
 

@@ -14,10 +14,11 @@ from torch import Tensor, nn
 from metriscope.functional import summarize
 from metriscope.probes import Perturbation, perturbation
 from metriscope.runs import Record, Result, Run
-from metriscope.studies.representation.accuracy import printed, select
+from metriscope.studies.representation.accuracy import printed
 from metriscope.studies.representation.experiments import NETWORKS, PROGRAM, PublishedLevels
 from metriscope.studies.representation.plan import RepresentationTraining
 from metriscope.studies.representation.train import tagged
+from metriscope.studies.tidy_tables import matching
 
 __all__ = ["gather", "harm", "perturbed"]
 
@@ -80,7 +81,7 @@ def gather(found: Sequence[tuple[RepresentationTraining, Run | Record]]) -> dict
 def harm(found: Iterable[tuple[RepresentationTraining, Run | Record]]) -> pd.DataFrame:
     """Return what C17 is judged by: the changes at every printed level, by the definition of the author's program."""
     columns = ("kind", "level", "definition", "accuracy", "change", "origin")
-    return select(tagged(((job, _levels(run)) for job, run in found), columns), definition=PROGRAM)
+    return matching(tagged(((job, _levels(run)) for job, run in found), columns), definition=PROGRAM)
 
 
 def _run(run: Run | Record) -> pd.DataFrame:
@@ -135,7 +136,7 @@ def _baselines(runs: pd.DataFrame) -> pd.DataFrame:
     """Return one row per network and quantity at the end of training: ours beside the printed."""
     rows = []
     for row in printed("perturbation_baseline").itertuples():
-        values = select(runs, network=row.network)[str(row.quantity)]
+        values = matching(runs, network=row.network)[str(row.quantity)]
         if len(values):
             ours = summarize(values)
             rows.append((row.network, row.quantity, row.mean, row.sd, ours.mean, ours.sd, ours.count))

@@ -16,10 +16,11 @@ from metriscope.report.plots import band
 from metriscope.report.style import COLORS, figure, legend, log_axes
 from metriscope.studies.evidence import Below, Within
 from metriscope.studies.judging import Criterion, Statement, Values
-from metriscope.studies.representation.accuracy import by_seed, printed, select
+from metriscope.studies.representation.accuracy import by_seed, printed
 from metriscope.studies.representation.experiments import NETWORKS, PROGRAM, TEXT, per_cent
 from metriscope.studies.representation.figures import SPREAD, color
 from metriscope.studies.representation.plan import PERTURBED, REPLAYS, title
+from metriscope.studies.tidy_tables import matching
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -90,7 +91,7 @@ def _levels(tables: Tables) -> Iterator[Evidence]:
         for kind, level in (*((kind, level) for kind, level, _ in HARMLESS), *(("offset", level) for level in offsets)):
             label = f"{title(str(network))}: training accuracy, %, {kind} {per_cent(level)}"
             known = theirs.get((network, kind, level))
-            ours = mean_text(select(part, kind=kind, level=level)["accuracy"])
+            ours = mean_text(matching(part, kind=kind, level=level)["accuracy"])
             yield Evidence(label, ours, known and f"{known:.2f}", SOURCE if known else "")
 
 
@@ -125,9 +126,9 @@ def levels(tables: Mapping[str, pd.DataFrame]) -> Figure:
     drawing, axes = figure(9.2, 6.0, 2, 2)
     for ax, (heading, kind, reach, heights) in zip(axes.flat, PANELS, strict=True):
         for network in found:
-            x, values = by_seed(select(table, network=network, kind=kind), "level", "accuracy")
+            x, values = by_seed(matching(table, network=network, kind=kind), "level", "accuracy")
             band(ax, 100 * x, values, title(network), color(network))
-            _points(ax, select(theirs, network=network, kind=kind))
+            _points(ax, matching(theirs, network=network, kind=kind))
         ax.set(title=heading, xlabel="%" if kind == "scale" else "% of the unit's range", ylim=heights)
         if reach is None:
             log_axes(ax, "x")
@@ -215,7 +216,7 @@ def _baselines(found: Tables) -> Table:
 
 def _level_table(found: Tables) -> Table:
     """Return one row per printed level: ours and the printed mean of both networks."""
-    rows = select(found["replayed beside"], definition=PROGRAM)
+    rows = matching(found["replayed beside"], definition=PROGRAM)
     parts, groups = [], {}
     for network, part in rows.groupby("network", sort=False):
         wide = part.set_index(["kind", "level"])[["mean", "sd", "published", "difference"]]
@@ -245,7 +246,7 @@ def _definitions(found: Tables) -> Table:
         for network in NETWORKS
         for kind, names in DIFFERENT.items()
         for definition in names
-        for _, row in select(largest, network=network, kind=kind, definition=definition).iterrows()
+        for _, row in matching(largest, network=network, kind=kind, definition=definition).iterrows()
     ]  # fmt: skip
     labels = {"largest": "largest Δ", "mean": "mean of |Δ|"}
     note = "Points of training accuracy, our mean less the printed one, over all printed levels of the kind."
@@ -259,7 +260,7 @@ def _matters(found: Tables) -> str:
     parts = []
     for network in dict.fromkeys(found["replayed largest"]["network"]):
         for kind in ("offset", "clip"):
-            own = select(found["replayed largest"], network=network, kind=kind).set_index("definition")
+            own = matching(found["replayed largest"], network=network, kind=kind).set_index("definition")
             own = own.loc[list(DIFFERENT[kind])]
             texts = [
                 f"{row['mean']:.2f} (at most {abs(row['largest']):.2f}) by {SHORT[str(n)]}" for n, row in own.iterrows()

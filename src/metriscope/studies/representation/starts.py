@@ -13,10 +13,11 @@ import pandas as pd
 from jaxtyping import Float
 
 from metriscope.rng import derive
-from metriscope.studies.representation.accuracy import printed, select
+from metriscope.studies.representation.accuracy import printed
 from metriscope.studies.representation.experiments import Identifying
 from metriscope.studies.representation.plan import NAME, PAPER, REPLAYS, TABLES
 from metriscope.studies.representation.train import TrainedNetwork
+from metriscope.studies.tidy_tables import matching
 
 __all__ = ["STATISTICS", "identified", "moments_of", "starts"]
 
@@ -105,7 +106,7 @@ def _values(runs: Sequence[TrainedNetwork], part: str, replay: str) -> Float[np.
     rows = []
     for run in runs:
         if run.job.replay == replay:
-            ends = select(run.dead, part=part, layer="output", epoch=run.dead["epoch"].max())
+            ends = matching(run.dead, part=part, layer="output", epoch=run.dead["epoch"].max())
             rows.append((100 * float(run.history["test_accuracy"].iloc[-1]), float(ends["never"].iloc[0])))
     return np.array(rows, dtype=np.float64).reshape(len(rows), 2)
 

@@ -11,11 +11,12 @@ from metriscope.functional import summarize
 from metriscope.report import Details, Section, Table, mean_sd, mean_text
 from metriscope.report.numbers import MISSING
 from metriscope.studies.representation import figures
-from metriscope.studies.representation.accuracy import last_epochs, over_seeds, printed, section_of, select
+from metriscope.studies.representation.accuracy import last_epochs, over_seeds, printed, section_of
 from metriscope.studies.representation.accuracy_page import shortened
 from metriscope.studies.representation.measure import RepresentationResults
 from metriscope.studies.representation.plan import Setting, title
 from metriscope.studies.representation.units import INACTIVE, half_dead
+from metriscope.studies.tidy_tables import matching
 
 __all__ = ["dead", "dying", "hyperplanes", "perturbations"]
 
@@ -42,11 +43,11 @@ def dead(results: RepresentationResults, setting: Setting, name: str, whole: boo
 
     Unless ``whole``: on training images only, and without layers in which no unit is inactive.
     """
-    rows = select(results.tables["dead"], setting=str(setting))
-    rows = rows if whole else select(rows, part="train")
+    rows = matching(results.tables["dead"], setting=str(setting))
+    rows = rows if whole else matching(rows, part="train")
     lines = []
     for network in results.networks(setting):
-        for (layer, part), held in select(rows, network=network).groupby(["layer", "part"], sort=False):
+        for (layer, part), held in matching(rows, network=network).groupby(["layer", "part"], sort=False):
             if whole or (held[list(INACTIVE)] > 0).any(axis=None):
                 lines.append({"network": title(network), "layer": layer, "images": part, **_inactive(network, held)})
     if not lines:
@@ -72,7 +73,7 @@ def _inactive(network: str, held: pd.DataFrame) -> dict[str, object]:
     theirs = printed("dead_output_units", network=network) if shown else pd.DataFrame()
     line = {"units": last["units"].iloc[0], "seeds": last["seed"].nunique()}
     line |= {k: mean_text(last[k]) for k in INACTIVE} | {"half dead at": half_dead(held)}
-    means = {k: select(theirs, threshold=k)["mean"] if len(theirs) else () for k in INACTIVE}
+    means = {k: matching(theirs, threshold=k)["mean"] if len(theirs) else () for k in INACTIVE}
     return line | {f"published {k}": ", ".join(f"{mean:g}" for mean in means[k]) or MISSING for k in INACTIVE}
 
 

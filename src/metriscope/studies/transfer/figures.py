@@ -9,8 +9,8 @@ import pandas as pd
 from metriscope.report import Figure, to_svg
 from metriscope.report.plots import strip
 from metriscope.report.style import CYCLE, figure
-from metriscope.studies.published import matching
 from metriscope.studies.representation.plan import title
+from metriscope.studies.tidy_tables import matching
 from metriscope.studies.transfer.plan import ACTIVATIONS, BODIES, PAPER, REFERENCE, SHALLOW, SUFFIXES
 
 __all__ = ["by_activation", "by_body", "by_data", "named"]

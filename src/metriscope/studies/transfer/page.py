@@ -9,15 +9,14 @@ import pandas as pd
 from metriscope.functional import summarize
 from metriscope.report import Block, Claim, Ledger, Prose, Section, Table, interval
 from metriscope.studies.heads import page as contests
-from metriscope.studies.published import matching
+from metriscope.studies.tidy_tables import TidyTables, matching
 from metriscope.studies.transfer import figures
-from metriscope.studies.transfer.measure import TransferResults
 from metriscope.studies.transfer.plan import BODIES, SHALLOW, TITLE, TransferPlan
 
 __all__ = ["sections"]
 
 
-def sections(plan: TransferPlan, results: TransferResults, claims: tuple[Claim, ...]) -> tuple[Section, ...]:
+def sections(plan: TransferPlan, results: TidyTables, claims: tuple[Claim, ...]) -> tuple[Section, ...]:
     """Return the study's sections in reading order."""
     shown = "" if plan.computed else " Nothing is computed in this profile: what is shown was recorded."
     text = (

@@ -11,19 +11,9 @@ from tyro.conf import arg
 from metriscope.studies.heads.plan import HeadContest, HeadContests
 
 __all__ = [
-    "ACTIVATIONS",
-    "BODIES",
-    "IMAGES",
-    "NAME",
-    "OPTIONS",
-    "REFERENCE",
-    "TIMES",
-    "TITLE",
-    "TransferOptions",
-    "TransferPlan",
-    "TransferTraining",
-    "plan",
-]
+    "ACTIVATIONS", "BODIES", "IMAGES", "NAME", "OPTIONS", "PAPER", "REFERENCE", "SHALLOW", "SUFFIXES", "TIMES",
+    "TITLE", "TransferOptions", "TransferPlan", "TransferTraining", "plan",
+]  # fmt: skip
 
 NAME, TITLE = "transfer", "Beyond MNIST"
 TIMES = {"quick": "a second: shows recorded runs", "paper": "half an hour on two cores"}

@@ -34,7 +34,7 @@ from metriscope.train.classifiers import (
     measure,
 )
 
-__all__ = ["WORK", "curvature", "points", "start", "trained"]
+__all__ = ["WORK", "start", "trained"]
 
 
 @lru_cache(maxsize=2)

@@ -19,7 +19,7 @@ from metriscope.report.plots import strip
 from metriscope.report.style import CYCLE, INK, figure, legend, log_axes
 from metriscope.rng import derive
 from metriscope.runs import Driver, Finished, Record, Result, Run, once
-from metriscope.studies.published import published
+from metriscope.studies.tidy_tables import published
 from metriscope.studies.vq.experiments import (
     FORMS,
     INITIAL,

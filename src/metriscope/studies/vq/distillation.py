@@ -26,6 +26,7 @@ from metriscope.rng import stream
 from metriscope.runs import Driver
 from metriscope.studies.evidence import Above
 from metriscope.studies.judging import Criterion, Statement, Values
+from metriscope.studies.tidy_tables import joined
 from metriscope.studies.vq.networks import (
     DATA,
     MATCHED,
@@ -239,7 +240,7 @@ def measure_distillation(part: Distillation, driver: Driver) -> DistillationResu
         asked = [spec for spec in part.lessons() if (spec.examples.name in part.computed) == computed]
         found |= looked_up(driver, asked, lesson_rows, "vq: distillation", computed) if asked else {}
     parts = [rows.assign(data=spec.examples.name, seed=spec.number) for spec, rows in found.items()]
-    return DistillationResults(part, pd.concat(parts, ignore_index=True) if parts else pd.DataFrame())
+    return DistillationResults(part, joined(parts))
 
 
 Tables = Mapping[str, pd.DataFrame]

@@ -12,7 +12,7 @@ from metriscope.nn import ACTIVATIONS
 from metriscope.report import Claim, Companion, Details, Ledger, Prose, Section, Table, mean_text, number
 from metriscope.report.explorer import explorer_page
 from metriscope.report.numbers import MISSING
-from metriscope.studies.published import source_of
+from metriscope.studies.tidy_tables import source_of
 from metriscope.studies.vq import digits, distillation, figures, prediction, sample_sizes
 from metriscope.studies.vq.digits import DigitsResults, printed
 from metriscope.studies.vq.experiments import (

@@ -22,6 +22,7 @@ from metriscope.rng import derive
 from metriscope.runs import Driver
 from metriscope.studies.evidence import Above
 from metriscope.studies.judging import Criterion, Statement, Values
+from metriscope.studies.tidy_tables import joined
 from metriscope.studies.vq.experiments import CONTROLS, REFERENCE, SCORES, USEFUL, Contest, Prediction
 from metriscope.studies.vq.moons import entropy_rank
 from metriscope.studies.vq.networks import STUDY, Group
@@ -202,7 +203,7 @@ def measure_prediction(part: Prediction, driver: Driver) -> PredictionResults:
     """Train and score all architectures, or look them up."""
     found = looked_up(driver, part.contests(), contest_rows, "vq: sixty architectures", part.computed)
     parts = [rows.assign(depth=spec.depth, activation=spec.activation) for spec, rows in found.items()]
-    return PredictionResults(part, pd.concat(parts, ignore_index=True) if parts else pd.DataFrame())
+    return PredictionResults(part, joined(parts))
 
 
 Tables = Mapping[str, pd.DataFrame]

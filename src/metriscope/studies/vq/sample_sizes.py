@@ -20,6 +20,7 @@ from metriscope.report import Figure, Prose, Section, Table, mean_interval, mean
 from metriscope.report.plots import band
 from metriscope.report.style import CYCLE, INK, figure, legend
 from metriscope.runs import Driver
+from metriscope.studies.tidy_tables import joined
 from metriscope.studies.vq.digits import crossings
 from metriscope.studies.vq.experiments import DISTANCES, PLACES, SEPARATION_MEASURES, STRUCTURE, Crowd, SampleSizes
 from metriscope.studies.vq.moons import pattern_separation, point_separation
@@ -112,7 +113,7 @@ def measure_sample_sizes(part: SampleSizes, driver: Driver) -> SampleSizesResult
     """Train and measure every number of points, or look them up."""
     found = looked_up(driver, part.crowds(), crowd_rows, "vq: moons by number of points", part.computed)
     parts = [rows.assign(count=spec.group.data.count) for spec, rows in found.items()]
-    return SampleSizesResults(part, pd.concat(parts, ignore_index=True) if parts else pd.DataFrame())
+    return SampleSizesResults(part, joined(parts))
 
 
 CURVES = {

@@ -1,8 +1,10 @@
-"""The numbers that the sources print, one JSON file per study, and the selection of rows from tidy tables."""
+"""Tidy tables: selecting and joining rows, and the numbers that the sources print, one JSON file per study."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
@@ -10,7 +12,26 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["matching", "published", "source_of"]
+__all__ = ["TidyTables", "joined", "matching", "published", "source_of"]
+
+
+@dataclass(frozen=True, eq=False)
+class TidyTables:
+    """The results of a study that are nothing but tidy tables; a table without rows was not measured."""
+
+    tables: Mapping[str, pd.DataFrame]
+
+
+def joined(parts: Iterable[pd.DataFrame], columns: Iterable[str] = ()) -> pd.DataFrame:
+    """Return tables one below the other; without any, an empty table with these columns.
+
+    >>> list(joined([], ["network", "seed"]))
+    ['network', 'seed']
+    """
+    import pandas as pd
+
+    rows = list(parts)
+    return pd.concat(rows, ignore_index=True) if rows else pd.DataFrame(columns=list(columns))
 
 
 def matching(table: pd.DataFrame, /, **where: object) -> pd.DataFrame:
