@@ -12,7 +12,7 @@ SMALL = ["reproduce", "mahalanobis", "--dims", "1", "3", "--trials", "2", "--epo
 def test_a_small_study_writes_page_tables_and_store(tmp_path, capsys):
     assert main([*SMALL, "--out", str(tmp_path)]) == 0
     assert capsys.readouterr().out.splitlines()[-1] == f"report: {tmp_path / 'report.html'}"
-    assert {p.name for p in tmp_path.iterdir()} == {"report.html", "tables", "runs"}
+    assert {p.name for p in tmp_path.iterdir()} == {"report.html", "appendix.html", "tables", "runs"}
     for table in (tmp_path / "tables").glob("*.csv"):
         assert table.with_suffix(".parquet").exists()
     assert main(["runs", "list", "--out", str(tmp_path)]) == 0

@@ -24,6 +24,7 @@ from metriscope.report.document import (
     Verdict,
 )
 from metriscope.report.export import ReportError, write_report
+from metriscope.report.front import Front, FrontStudy, ShownProblem
 from metriscope.report.html import render
 from metriscope.report.numbers import interval, mean_interval, mean_sd, mean_text, number, seconds
 from metriscope.report.svg import to_svg
@@ -37,12 +38,15 @@ __all__ = [
     "Details",
     "Evidence",
     "Figure",
+    "Front",
+    "FrontStudy",
     "Ledger",
     "Page",
     "Prose",
     "ReportError",
     "Requirement",
     "Section",
+    "ShownProblem",
     "Strength",
     "Table",
     "Verdict",

@@ -5,6 +5,7 @@ Text fields understand ``**bold**`` and `` `code` ``; everything else is shown a
 
 from __future__ import annotations
 
+import math
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -144,11 +145,19 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Requirement:
-    """One requirement of a claim: what was measured, whether it holds, fails or is open, and why this margin."""
+    """One requirement of a claim: what was measured, whether it holds, fails or is open, and why this margin.
+
+    ``label`` names the quantity, ``region`` is where it must lie; its estimate and interval are NaN if not measured.
+    """
 
     text: str
     state: str
     why: str = ""
+    label: str = ""
+    estimate: float = math.nan
+    low: float = math.nan
+    high: float = math.nan
+    region: tuple[float, float] = (-math.inf, math.inf)
 
 
 @dataclass(frozen=True)

@@ -11,11 +11,13 @@ from typing import TYPE_CHECKING
 
 from metriscope.common.errors import Damage, reason
 from metriscope.common.files import replaced, sha256
+from metriscope.report.front import APPENDIX, render_front
 from metriscope.report.html import render
 from metriscope.runs.codec import from_json, to_json
 
 if TYPE_CHECKING:
     from metriscope.report.document import Page, Table
+    from metriscope.report.front import Front
 
 __all__ = ["INDEX", "ReportError", "tables_folder", "write_report"]
 
@@ -29,8 +31,10 @@ class ReportError(RuntimeError):
     """A report could not be written; the message says which file and why."""
 
 
-def write_report(page: Page, out: Path, name: str = "report.html") -> Path:
+def write_report(page: Page, out: Path, name: str = "report.html", front: Front | None = None) -> Path:
     """Write ``page`` as ``out/<name>`` with its tables as CSV and Parquet and its companions; return its path.
+
+    With ``front``, that first page takes the name, and ``page`` is its appendix, ``appendix.html``.
 
     The tables of ``report.html`` are in ``out/tables/``, those of any other page in its own folder there, such as
     ``out/tables/inspect/`` for ``inspect.html``. Files that an earlier page of the same name wrote and this one does
@@ -41,6 +45,8 @@ def write_report(page: Page, out: Path, name: str = "report.html") -> Path:
     _check_apart(page, name)
     files = {f"{tables}/{file}": data for table in page.tables for file, data in table_files(table).items()}
     files |= {companion.name: companion.html.encode() for companion in page.companions}
+    if front is not None:
+        files[APPENDIX] = render(page, tables).encode()
     index = out / tables / INDEX
     written, earlier = {file: sha256(data) for file, data in files.items()}, _read_index(index)
     if earlier | written:
@@ -48,7 +54,7 @@ def write_report(page: Page, out: Path, name: str = "report.html") -> Path:
         _write_or_explain(index, _index(earlier | written))
     for file, data in files.items():
         _write_or_explain(out / file, data)
-    _write_or_explain(out / name, render(page, tables).encode())
+    _write_or_explain(out / name, (render(page, tables) if front is None else render_front(front, tables)).encode())
     if stale := {file: digest for file, digest in earlier.items() if file not in written}:
         _remove_unchanged(out, tables, stale)
         _write_or_explain(index, _index(written))

@@ -7,22 +7,26 @@ from __future__ import annotations
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from metriscope.report.document import STRENGTHS, VERDICTS, Block, Page, Verdict
+from metriscope.report.document import STRENGTHS, VERDICTS, Block, Claim, Page, Verdict
+from metriscope.report.style import CYCLE, FAINT, INK, MUTED
 from metriscope.report.tables import cell, grid
 
 if TYPE_CHECKING:
-    from jinja2 import Template
+    from jinja2 import Environment
     from markupsafe import Markup
 
-__all__ = ["inline", "paragraphs", "render"]
+__all__ = ["environment", "inline", "paragraphs", "render", "rows", "verdict_counts"]
 
 # HTML parsers need no namespace for inline SVG; without it the page contains no network address at all.
 _XMLNS = ' xmlns="http://www.w3.org/2000/svg"'
+# Colors of figures that are lighter on a dark page; their names are those of the variables in page.css.
+_THEMED = {"ink": INK, "muted": MUTED, "faint": FAINT, "published": "#8a2c6a"}
+_THEMED |= {f"{i}": color for i, color in enumerate(CYCLE) if color != INK}
 _MARKS = re.compile(r"`(?P<code>[^`]+)`|\*\*(?P<bold>.+?)\*\*", re.DOTALL)
 
 
@@ -59,15 +63,15 @@ def render(page: Page, tables: str = "tables") -> str:
 
     ``tables`` is the folder of the tables that it links to, relative to the page.
     """
-    known = {"page": page, "tables": tables, "counts": verdict_counts(page)}
-    text = _template().render(**known, provenance=list(rows(page.provenance)))
+    known = {"page": page, "tables": tables, "counts": verdict_counts(page.ledger or page.claims)}
+    text = environment().get_template("page.html.j2").render(**known, provenance=list(rows(page.provenance)))
     # The macros in front leave empty lines, and a document must open with its type.
     return text.lstrip()
 
 
-def verdict_counts(page: Page) -> list[tuple[Verdict, int, str]]:
+def verdict_counts(claims: Iterable[Claim]) -> list[tuple[Verdict, int, str]]:
     """Return, for each verdict, how many claims have it and how many of them are of each strength."""
-    found = Counter((claim.verdict, claim.strength) for claim in page.ledger or page.claims)
+    found = Counter((claim.verdict, claim.strength) for claim in claims)
     rows = []
     for verdict in VERDICTS:
         parts = {strength: found[verdict, strength] for strength in STRENGTHS if found[verdict, strength]}
@@ -95,14 +99,27 @@ def kind(block: Block) -> str:
     return type(block).__name__.lower()
 
 
+def drawing(svg: str) -> Markup:
+    """Return a figure whose lines, texts and colors follow the page's light or dark theme."""
+    from markupsafe import Markup
+
+    text = svg.replace(_XMLNS, "", 1)
+    for name, color in _THEMED.items():
+        text = text.replace(color, f"var(--figure-{name}, {color})")
+    return Markup(text)
+
+
 @cache
-def _template() -> Template:
-    from jinja2 import Environment, StrictUndefined
+def environment() -> Environment:
+    """Return the templates and what they may call."""
+    from jinja2 import DictLoader, Environment, StrictUndefined
     from markupsafe import Markup
 
     folder = files("metriscope.report")
-    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
-    environment.filters |= {f.__name__: f for f in (inline, paragraphs, cell, grid, kind)}
-    environment.filters["drawing"] = lambda svg: Markup(svg.replace(_XMLNS, "", 1))
-    environment.globals["css"] = Markup((folder / "page.css").read_text("utf-8"))
-    return environment.from_string((folder / "page.html.j2").read_text("utf-8"))
+    texts = {item.name: item.read_text("utf-8") for item in folder.iterdir() if item.name.endswith(".html.j2")}
+    made = Environment(
+        autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, loader=DictLoader(texts)
+    )
+    made.filters |= {f.__name__: f for f in (inline, paragraphs, cell, grid, kind, drawing)}
+    made.globals["css"] = Markup((folder / "page.css").read_text("utf-8"))
+    return made

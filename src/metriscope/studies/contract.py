@@ -81,7 +81,10 @@ class JudgeModule(Protocol):
 
 
 class PageModule(Protocol):
-    """The module ``page``."""
+    """The module ``page``: ``QUESTION`` opens the study on the first page, ``HIGHLIGHTS`` names its figures there."""
+
+    QUESTION: str
+    HIGHLIGHTS: tuple[str, ...]
 
     def sections(self, plan: Any, results: Any, claims: tuple[Claim, ...]) -> tuple[Section, ...]:
         """Return the study's part of the report."""

@@ -40,6 +40,12 @@ class Region:
         """Return the region with its margin multiplied."""
         return replace(self, margin=factor * self.margin)
 
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """The lower and the upper end."""
+        low = {"above": self.margin, "below": -math.inf, "within": -self.margin}[self.kind]
+        return low, math.inf if self.kind == "above" else self.margin
+
     def __str__(self) -> str:
         sign = {"above": "> ", "below": "< ", "within": "within ±"}[self.kind]
         return f"{sign}{number(self.margin)}"

@@ -127,6 +127,13 @@ class Finding:
         ends = f"({1 - 2 * self.alpha:.0%} interval {low} to {high})"
         return f"{place}{c.text} {estimate} {ends}, {self.units} {c.units} (required {c.region})"
 
+    @property
+    def requirement(self) -> Requirement:
+        """The result as a page shows it."""
+        c = self.criterion
+        label = f"{c.level}: {c.text}" if c.level else c.text
+        return Requirement(self.sentence, self.state, c.why, label, self.estimate, self.low, self.high, c.region.bounds)
+
 
 @dataclass(frozen=True)
 class Look:
@@ -378,7 +385,7 @@ def judge(statements: Sequence[Statement], tables: Tables) -> tuple[Claim, ...]:
     for i, (statement, ruling) in enumerate(zip(statements, rulings, strict=True)):
         flips = {word: some[i].verdict for word, some in others.items() if some[i].verdict != ruling.verdict}
         strength = _strength(ruling)
-        shown = tuple(Requirement(f.sentence, f.state, f.criterion.why) for f in ruling.findings)
+        shown = tuple(f.requirement for f in ruling.findings)
         evidence = tuple(statement.evidence(tables)) if statement.evidence and strength != "not run" else ()
         fields = (ruling.verdict, _reason(statement, ruling, tables, flips), evidence, strength, shown)
         origin = _origin(statement, tables)

@@ -4,21 +4,24 @@ from __future__ import annotations
 
 import os
 import re
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from metriscope.common.errors import Unfinished, reason
 from metriscope.common.files import temporary
+from metriscope.studies import STUDIES
 from metriscope.studies.contract import Study, study
 
 if TYPE_CHECKING:
-    from metriscope.report import Claim, Section
+    from metriscope.report import Claim, FrontStudy, Section, ShownProblem
     from metriscope.runs import Driver
     from metriscope.studies.contract import Announce, StudyPlan
 
-__all__ = ["duration", "printed", "reproduce"]
+__all__ = ["duration", "printed", "reproduce", "run_study"]
 
 DATA = "METRISCOPE_DATA"
 
@@ -46,7 +49,7 @@ def reproduce(
         seconds = None if budget is None else duration(budget)
         _check_writable(out)
 
-        from metriscope.report import Page, Prose, Section, write_report
+        from metriscope.report import Front, Page, Prose, Section, write_report
         from metriscope.runs import Deadline, Driver, Store
         from metriscope.runs.provenance import provenance, together
         from metriscope.studies.ledger import verdict_table, whole
@@ -54,12 +57,14 @@ def reproduce(
         store = Store(out / "runs")
         store.sweep()
         driver = Driver(store, announce, Deadline(seconds))
+        began = time.monotonic()
         sections: list[Section] = []
         claims: list[Claim] = []
+        fronts: list[FrontStudy] = []
         unfinished: dict[str, str] = {}
         for name, own in studies.items():
             try:
-                shown, judged = _run(own, plans[name], driver)
+                shown, judged = run_study(own, plans[name], driver)
             except Unfinished as cut:
                 announce(f"{name}: the budget is used up; run the same command to continue")
                 unfinished[name] = f"The budget ended before this study was done: {cut}."
@@ -69,25 +74,78 @@ def reproduce(
                 announce(text)
             sections += shown
             claims += judged
+            fronts.append(_front_study(own, shown, asked[name].profile))
         ledger = whole(claims, unfinished)
         sections.append(Section("Every verdict", (verdict_table(ledger),)))
         where = {"runs": together(run.provenance for run in driver.used.values()), "this page": provenance()}
         if driver.shown:
             where["records"] = together(record.provenance for record in driver.shown.values())
-        title = (
-            f"{', '.join(studies)} · {', '.join(dict.fromkeys(options.profile for options in asked.values()))} profile"
+        profile = ", ".join(dict.fromkeys(options.profile for options in asked.values()))
+        page = Page(
+            "Metriscope: every number", f"{', '.join(studies)} · {profile} profile", tuple(sections), where, ledger
         )
-        return write_report(Page("Metriscope", title, tuple(sections), where, ledger), out)
+        judged_by = {name: tuple(claim for claim in ledger if claim.study == name) for name in studies}
+        front = Front(
+            f"Do neural networks learn distances? {len(ledger)} published claims, re-tested",
+            _trust(profile, time.monotonic() - began, driver),
+            tuple(replace(part, claims=judged_by[part.name]) for part in fronts),
+            _problems() if set(studies) == set(STUDIES) else (),
+            where,
+            ledger,
+        )
+        return write_report(page, out, front=front)
 
 
-def _run(own: Study, plan: StudyPlan, driver: Driver) -> tuple[tuple[Section, ...], tuple[Claim, ...]]:
+def _trust(profile: str, seconds: float, driver: Driver) -> str:
+    """Return one line on what the page rests on."""
+    from metriscope.report.numbers import seconds as span
+
+    parts = [f"{len(driver.used):,} runs"] if driver.used else []
+    parts += [f"{len(driver.shown):,} recorded runs of longer experiments"] if driver.shown else []
+    more = "" if profile == "paper" else " Full protocol: `metriscope reproduce --profile paper`."
+    return f"{profile.capitalize()} profile: {' and '.join(parts) or 'no runs'}, in {span(seconds)}.{more}"
+
+
+def _front_study(own: Study, sections: Sequence[Section], profile: str) -> FrontStudy:
+    """Return a study's part of the first page; its claims are added when all are judged."""
+    from metriscope.report import Companion, Figure, FrontStudy
+    from metriscope.report.document import walk
+
+    blocks = [block for section in sections for block in walk(section.blocks)]
+    drawn = {block.name: block for block in blocks if isinstance(block, Figure)}
+    return FrontStudy(
+        own.name,
+        own.plan.TITLE,
+        own.page.QUESTION,
+        tuple(drawn[name] for name in own.page.HIGHLIGHTS if name in drawn),
+        (),
+        f"metriscope reproduce {own.name}" + ("" if profile == "quick" else f" --profile {profile}"),
+        tuple(sections),
+        tuple(block for block in blocks if isinstance(block, Companion)),
+    )
+
+
+def _problems() -> tuple[ShownProblem, ...]:
+    """Return the problems found in the papers, with links reduced to their words."""
+    from metriscope.report import ShownProblem
+    from metriscope.studies.problems import PROBLEMS
+
+    def words(text: str) -> str:
+        return re.sub(r"\[([^]]*)\]\([^)]*\)", r"\1", text)
+
+    return tuple(ShownProblem(p.title, words(p.source), p.says, words(p.found())) for p in PROBLEMS)
+
+
+def run_study(own: Study, plan: StudyPlan, driver: Driver) -> tuple[tuple[Section, ...], tuple[Claim, ...]]:
     """Return a study's sections and verdicts; raise :class:`Unfinished` if the budget ends first."""
     from metriscope.studies.judging import judge
 
     runs = driver.perform(plan.jobs(), own.train.WORK, f"{own.name}: training")
     results = own.measure.measure(plan, runs, driver)
     claims = judge(own.judge.STATEMENTS, results.tables)
-    return own.page.sections(plan, results, claims), claims
+    # Studies that share an experiment have sections of one title.
+    sections = own.page.sections(plan, results, claims)
+    return tuple(replace(section, anchor=f"{own.name}-{section.anchor}") for section in sections), claims
 
 
 def printed(sections: Sequence[Section]) -> Iterator[str]:

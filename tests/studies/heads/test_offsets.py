@@ -141,7 +141,7 @@ def test_the_quick_profile_computes_nothing_and_shows_the_record(tmp_path, capsy
 
 def test_without_a_record_the_page_says_so(tmp_path, capsys):
     assert main(["reproduce", "heads", "--seeds", "2", "--out", str(tmp_path)]) == 0
-    assert "No run of this experiment is recorded" in (tmp_path / "report.html").read_text(encoding="utf-8")
+    assert "No run of this experiment is recorded" in (tmp_path / "appendix.html").read_text(encoding="utf-8")
     assert pd.read_csv(tmp_path / "tables" / "verdicts.csv").set_index("id").loc["C28", "strength"] == "not run"
 
 

@@ -7,6 +7,9 @@ from studies.sketch import figures
 from studies.sketch.measure import SketchResults
 from studies.sketch.plan import TITLE, SketchPlan
 
+QUESTION = "Is the coin fair?"
+HIGHLIGHTS = ("coins",)
+
 
 def sections(plan: SketchPlan, results: SketchResults, claims: tuple[Claim, ...]) -> tuple[Section, ...]:
     """Return one section."""

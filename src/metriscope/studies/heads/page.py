@@ -12,7 +12,14 @@ from metriscope.studies.heads.measure import means
 from metriscope.studies.heads.plan import CONTESTS, TITLE, HeadContest, HeadsPlan
 from metriscope.studies.tidy_tables import TidyTables, matching
 
-__all__ = ["contest_sections", "overview", "sections"]
+__all__ = ["HIGHLIGHTS", "QUESTION", "contest_sections", "overview", "sections"]
+
+QUESTION = (
+    "Which last layer would you choose: a linear one, or one that measures distances to prototypes? Twelve heads on "
+    "twelve data sets, with the same backbone and the same tuning, compared by accuracy, calibration and how well "
+    "they notice strange inputs."
+)
+HIGHLIGHTS = ("contest-heads-ranks", "contest-reliability")
 
 # Scores that tables show: their headings, digits, and whether more is better.
 SHOWN_SCORES: Mapping[str, tuple[str, int, bool]] = {

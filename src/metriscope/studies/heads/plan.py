@@ -324,6 +324,9 @@ class Offsets:
 NAME, TITLE = STUDY, "Heads that measure distances"
 TIMES = {"quick": "a second: shows recorded runs", "paper": "an hour and a half on one core"}
 
+# Its other contest, of sequences, belongs to the study of transfer.
+CONTESTED = ("heads", "few", "penalties", "mixtures")
+
 
 @dataclass(frozen=True)
 class HeadsPlan:
@@ -378,4 +381,4 @@ def plan(options: HeadsOptions) -> HeadsPlan:
 
     offsets = Offsets(seed=options.seed, sha256=digest(Offsets.data), **given)
     shape = HeadContest("", "", (), starts=given.get("seeds", HeadContest.starts), seed=options.seed)
-    return HeadsPlan(options.profile, offsets, HeadContests(shape))
+    return HeadsPlan(options.profile, offsets, HeadContests(shape, CONTESTED))

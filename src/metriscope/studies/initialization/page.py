@@ -11,7 +11,13 @@ from metriscope.studies.initialization.measure import gains, references
 from metriscope.studies.initialization.plan import ACTIVATIONS, ENTRIES, KINDS, TITLE, InitializationPlan
 from metriscope.studies.tidy_tables import TidyTables, matching
 
-__all__ = ["overview", "sections"]
+__all__ = ["HIGHLIGHTS", "QUESTION", "overview", "sections"]
+
+QUESTION = (
+    "Should hyperplanes start where the data is? Starts from clusters and principal axes against Kaiming, Xavier, "
+    "orthogonal and LSUV starts, on Gaussians, mixtures and eight real data sets."
+)
+HIGHLIGHTS = ("starts-losses", "starts-curves")
 
 TEXT = (
     "Oursland 2024a proposes to start a layer from the data: clusters from k-means, and in each of them units along "

@@ -16,7 +16,14 @@ from metriscope.studies.mahalanobis.plan import METRICS, NAME, PAPER, TITLE, Mah
 from metriscope.studies.mahalanobis.trials import RANKED, TITLES, best_trials
 from metriscope.studies.tidy_tables import matching, published, source_of
 
-__all__ = ["sections"]
+__all__ = ["HIGHLIGHTS", "QUESTION", "sections"]
+
+QUESTION = (
+    "A linear layer with absolute values can compute the Mahalanobis distance exactly. Does training find it? Small "
+    "networks learn the distance to a Gaussian in 2, 10 and 100 dimensions, from the author's own random numbers "
+    "and on hundreds of other Gaussians. Trials that fail do so in one way: they lose directions."
+)
+HIGHLIGHTS = ("hyperplanes-2d", "landscape-losses")
 
 # Statistics of a metric over trials: ours, and those that the source prints, with their headings.
 OURS = {"mean": "mean", "sd": "sd", "variance": "variance", "minimum": "min", "maximum": "max"}

@@ -9,7 +9,13 @@ from metriscope.studies.reading import figures
 from metriscope.studies.reading.plan import ACTIVATIONS, MEASURES, READINGS, TITLE, ReadingPlan
 from metriscope.studies.tidy_tables import TidyTables
 
-__all__ = ["sections"]
+__all__ = ["HIGHLIGHTS", "QUESTION", "sections"]
+
+QUESTION = (
+    "If a unit measures a distance, the inputs nearest its zero set should describe it better than the inputs that "
+    "activate it most. Do they?"
+)
+HIGHLIGHTS = ("reading-gaps",)
 
 
 def sections(plan: ReadingPlan, results: TidyTables, claims: tuple[Claim, ...]) -> tuple[Section, ...]:

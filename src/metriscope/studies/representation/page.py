@@ -17,7 +17,14 @@ from metriscope.studies.representation.plan import NAME, TITLE, RepresentationPl
 from metriscope.studies.representation.starts import STATISTICS
 from metriscope.studies.tidy_tables import source_of
 
-__all__ = ["sections"]
+__all__ = ["HIGHLIGHTS", "QUESTION", "sections"]
+
+QUESTION = (
+    "Does a classifier measure how far an input is from a class, or how strongly it shows a feature? Sixteen "
+    "networks on MNIST, with outputs forced to be positive or negative, and with units that are scaled, clipped and "
+    "shifted, tell the two readings apart."
+)
+HIGHLIGHTS = ("recorded-accuracy-0", "replayed-levels")
 
 
 def prototypes_section(results: RepresentationResults) -> Section:
@@ -145,7 +152,7 @@ def _identification(results: RepresentationResults) -> tuple[Block, ...]:
     labels = {f"printed {name}": name for name in STATISTICS}
     formats = dict.fromkeys((*STATISTICS, *labels), ".2f")
     heading = f"{name}: replayed runs beside the printed numbers"
-    return Prose(text), Table("starts", heading, table, note, formats, groups, labels)
+    return Prose(text), Table("published-starts", heading, table, note, formats, groups, labels)
 
 
 def _spread(mean: float, sd: float) -> str:

@@ -13,7 +13,13 @@ from metriscope.studies.tidy_tables import TidyTables, matching
 from metriscope.studies.transfer import figures
 from metriscope.studies.transfer.plan import BODIES, SHALLOW, TITLE, TransferPlan
 
-__all__ = ["sections"]
+__all__ = ["HIGHLIGHTS", "QUESTION", "sections"]
+
+QUESTION = (
+    "What was found on MNIST with ReLU: does it hold for clothes and photographs, for GELU, SiLU, Tanh, ELU and "
+    "Softplus, for deeper networks, and for tables and sequences?"
+)
+HIGHLIGHTS = ("transfer-data", "transfer-activations")
 
 
 def sections(plan: TransferPlan, results: TidyTables, claims: tuple[Claim, ...]) -> tuple[Section, ...]:

@@ -36,7 +36,14 @@ from metriscope.studies.vq.networks import STUDY
 from metriscope.studies.vq.plan import TITLE, VQPlan
 from metriscope.studies.vq.regions import ExplorerResults, LemmasResults
 
-__all__ = ["explorer", "sections"]
+__all__ = ["HIGHLIGHTS", "QUESTION", "explorer", "sections"]
+
+QUESTION = (
+    "Two inputs are near for a network if few of its units put them on different sides. Is this distance the "
+    "geometry that the network has learned? Does it follow the data, is it shared between architectures, and does "
+    "it equal the distance across linear regions?"
+)
+HIGHLIGHTS = ("vq-starts", "vq-scalings")
 
 # Values that agree in all seeds have no interval; they are shown with this many decimals.
 DECIMALS = 6

@@ -1,0 +1,207 @@
+"""The first page of a report: what was found, every claim as one cell, and one card per claim.
+
+Everything else is in the appendix, a page with every table and figure. A claim is shown as a cell whose shape is its
+verdict and whose fill is its strength, and as a card with its deciding criterion drawn as an interval beside the
+region in which it had to lie.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from importlib.resources import files
+from typing import TYPE_CHECKING
+
+from metriscope.report.document import STRENGTHS, Claim, Companion, Figure, Requirement, Section
+from metriscope.report.html import environment, rows, verdict_counts
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+__all__ = ["APPENDIX", "Front", "FrontStudy", "ShownProblem", "Strip", "deciding", "findings", "render_front", "strip"]
+
+APPENDIX = "appendix.html"
+# The states of a criterion that decide a verdict, the most telling first.
+_TELLING: Mapping[str, tuple[str, ...]] = {
+    "supported": ("holds", "open", "fails"),
+    "contradicted": ("fails", "open", "holds"),
+    "depends": ("fails", "holds", "open"),
+    "undecided": ("open", "fails", "holds"),
+}
+# A finding that surprises is told before one that confirms.
+_SURPRISE = ("contradicted", "depends", "supported")
+_SOURCES = {
+    "Oursland 2024a": "https://arxiv.org/abs/2410.19352",
+    "Oursland 2024b": "https://arxiv.org/abs/2411.17932",
+    "Oursland 2025": "https://arxiv.org/abs/2502.02103",
+}
+WIDTH = 180.0  # of a strip, in pixels
+_NARROW = 420.0  # the widest drawing that half a page can hold, in points
+_MARGIN = 0.08  # of a strip's width, left free on both sides
+
+
+@dataclass(frozen=True)
+class ShownProblem:
+    """A problem in a source: what the source says, and what was found."""
+
+    title: str
+    source: str
+    says: str
+    found: str
+
+
+@dataclass(frozen=True)
+class FrontStudy:
+    """One study on the first page: its question, at most two figures, its claims, and where the rest is."""
+
+    name: str
+    title: str
+    question: str
+    figures: tuple[Figure, ...]
+    claims: tuple[Claim, ...]
+    command: str
+    contents: tuple[Section, ...] = ()
+    companions: tuple[Companion, ...] = ()
+
+
+@dataclass(frozen=True)
+class Front:
+    """The first page; ``trust`` says in a line what was run, ``ledger`` holds every claim, also of other studies."""
+
+    title: str
+    trust: str
+    studies: tuple[FrontStudy, ...]
+    problems: tuple[ShownProblem, ...] = ()
+    provenance: Mapping[str, object] = field(default_factory=dict)
+    ledger: tuple[Claim, ...] = ()
+
+    @property
+    def groups(self) -> dict[str, list[Claim]]:
+        """Every claim of the ledger by study, those of the studies that were run first."""
+        found: dict[str, list[Claim]] = {study.name: [] for study in self.studies}
+        for claim in self.ledger:
+            found.setdefault(claim.study, []).append(claim)
+        return found
+
+
+@dataclass(frozen=True)
+class Strip:
+    """An interval beside a required region, in pixels from the left of a strip of width ``WIDTH``."""
+
+    region: tuple[float, float]
+    interval: tuple[float, float]
+    estimate: float
+    edges: tuple[float, ...]
+
+
+def strip(requirement: Requirement) -> Strip | None:
+    """Return where a requirement's interval and region are drawn; None if nothing was measured.
+
+    >>> strip(Requirement("a", "holds", estimate=2.0, low=1.0, high=3.0, region=(0.0, math.inf))).edges
+    (14.4,)
+    """
+    numbers = (requirement.estimate, requirement.low, requirement.high)
+    if not all(map(math.isfinite, numbers)):
+        return None
+    edges = tuple(edge for edge in requirement.region if math.isfinite(edge))
+    low, high = min(*numbers, *edges), max(*numbers, *edges)
+    scale = WIDTH * (1 - 2 * _MARGIN) / ((high - low) or 1.0)
+
+    def at(value: float) -> float:
+        if not math.isfinite(value):
+            return 0.0 if value < 0 else WIDTH
+        return round(WIDTH * _MARGIN + (value - low) * scale, 1)
+
+    start, end = map(at, requirement.region)
+    return Strip(
+        (start, end), (at(requirement.low), at(requirement.high)), at(requirement.estimate), (*map(at, edges),)
+    )
+
+
+def deciding(claim: Claim) -> Requirement | None:
+    """Return the criterion that tells most about a verdict: for a contradicted claim the first that fails."""
+    order = _TELLING[claim.verdict]
+    measured = [each for each in claim.requirements if strip(each)] or list(claim.requirements)
+    return min(measured, key=lambda each: order.index(each.state), default=None)
+
+
+def findings(claims: Iterable[Claim], most: int = 5) -> tuple[Claim, ...]:
+    """Return the claims to be told first: decided ones, one per study, the strongest and most surprising first.
+
+    Identities are told last, since they were known to hold.
+    """
+    decided = [claim for claim in claims if claim.verdict in _SURPRISE]
+
+    def rank(claim: Claim) -> tuple[bool, int, int]:
+        return claim.strength == "exact", STRENGTHS.index(claim.strength), _SURPRISE.index(claim.verdict)
+
+    first: dict[str, Claim] = {}
+    for claim in sorted(decided, key=rank):
+        first.setdefault(claim.study, claim)
+    return tuple(first.values())[:most]
+
+
+def source_link(source: str) -> str:
+    """Return the address of a source, or nothing for one without.
+
+    >>> source_link("Oursland 2025, section 6.2"), source_link("our own question")
+    ('https://arxiv.org/abs/2502.02103', '')
+    """
+    return next((address for name, address in _SOURCES.items() if name in source), "")
+
+
+def told(requirements: Sequence[Requirement]) -> str:
+    """Return how many criteria hold, fail and are open.
+
+    >>> told([Requirement("a", "holds"), Requirement("b", "open")])
+    '1 of 2 criteria holds, 1 is open.'
+    """
+    counts = {state: sum(each.state == state for each in requirements) for state in ("holds", "fails", "open")}
+    words: list[str] = []
+    total = len(requirements)
+    verbs = {"holds": ("holds", "hold"), "fails": ("fails", "fail"), "open": ("is open", "are open")}
+    for state, count in counts.items():
+        if count:
+            noun = "" if words else f" of {total} {'criterion' if total == 1 else 'criteria'}"
+            words.append(f"{count}{noun} {verbs[state][count > 1]}")
+    return f"{', '.join(words)}." if words else ""
+
+
+def wide(svg: str) -> bool:
+    """Return whether a figure needs the width of the page to be read.
+
+    >>> wide('<svg viewBox="0 0 360 200">'), wide('<svg viewBox="0 0 720 200">')
+    (False, True)
+    """
+    found = re.search(r'viewBox="\S+ \S+ (\S+) ', svg)
+    return found is not None and float(found[1]) > _NARROW
+
+
+def render_front(front: Front, tables: str = "tables") -> str:
+    """Return the first page as an HTML document; the same page gives the same bytes."""
+    known: dict[str, object] = {
+        "front": front,
+        "tables": tables,
+        "counts": verdict_counts(front.ledger),
+        "appendix": APPENDIX,
+    }
+    known |= {"told_first": findings(front.ledger), "provenance": list(rows(front.provenance))}
+    known["shown"] = {claim.id for study in front.studies for claim in study.claims}
+    return _template().render(**known).lstrip()
+
+
+@cache
+def _template() -> Template:
+    made = environment()
+    made.filters |= {f.__name__: f for f in (deciding, source_link, strip, told, wide)}
+    made.globals |= {"width": WIDTH, "front_css": _text("front.css"), "front_script": _text("front.js")}
+    return made.get_template("front.html.j2")
+
+
+def _text(name: str) -> str:
+    from markupsafe import Markup
+
+    return Markup((files("metriscope.report") / name).read_text("utf-8"))
