@@ -25,8 +25,7 @@ from metriscope.studies.mahalanobis.plan import (
 
 __all__ = [
     "CHAOTIC", "CLOSE", "DATA", "FIRST", "HEADS", "LOOSE", "OUTCOMES", "POPULATIONS", "UNITS", "Chance", "Clusters",
-    "Diagnosis", "LandscapeRule", "PopulationTraining", "SecondLayer", "SecondLayers", "population_jobs",
-    "replay_of",
+    "Diagnosis", "LandscapeRule", "PopulationTraining", "SecondLayer", "SecondLayers", "population_jobs", "replay_of",
 ]  # fmt: skip
 
 OUTCOMES = {

@@ -31,8 +31,7 @@ from metriscope.train import recorded_epochs
 from metriscope.train.classifiers import Classifier, PackedExamples, advance, examples, measure
 
 __all__ = [
-    "asked", "cells_of", "compute", "effects", "even", "find", "gather", "half_dead_epoch", "lifted", "pushes",
-    "rates",
+    "asked", "cells_of", "compute", "effects", "even", "find", "gather", "half_dead_epoch", "lifted", "pushes", "rates",
 ]  # fmt: skip
 
 

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 
 from metriscope import data
 from metriscope.nn import ACTIVATIONS, stack_state, unstack
-from metriscope.nn.initialization import fresh_linear
+from metriscope.nn.layers import fresh_linear
 from metriscope.rng import derive, stream
 from metriscope.runs import Driver, Finished, Result, Run, Work, once
 from metriscope.studies.vq.networks import GROUP, STUDY, TOGETHER, Group, Images, MLPShape, MoonPoints
