@@ -211,7 +211,7 @@ class CosineHead(_Prototypes):
 class NearestMean(_Prototypes):
     """Class means that are set and not trained: the logit is minus the distance to the mean of a class.
 
-    Only the temperature, ``exp(log_scale)``, learns. :func:`init_head_` sets the means; before that they are random.
+    Only the temperature, ``exp(log_scale)``, learns. :func:`metriscope.nn.init_head_` sets the means; before that they are random.
 
     Parameters
     ----------
@@ -233,6 +233,7 @@ class NearestMean(_Prototypes):
 
     Examples
     --------
+    >>> from metriscope.nn import init_head_
     >>> head = init_head_(NearestMean(1, 2), torch.tensor([[0.0], [2.0], [8.0]]), [0, 0, 1])
     >>> head(torch.tensor([[2.0]])).tolist()
     [[-1.0, -6.0]]
