@@ -211,7 +211,7 @@ class CosineHead(_Prototypes):
 class NearestMean(_Prototypes):
     """Class means that are set and not trained: the logit is minus the distance to the mean of a class.
 
-    Only the temperature, ``exp(log_scale)``, learns. The means are random until :func:`metriscope.nn.init_head_` sets them.
+    Only the temperature, ``exp(log_scale)``, learns. Means are random until :func:`metriscope.nn.init_head_` sets them.
 
     Parameters
     ----------
