@@ -16,7 +16,7 @@ are in a second module, ``<experiment>_page``. Specifications for which ``plan``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from metriscope.runs import Driver, Finished, Work
     from metriscope.studies.judging import Statement
 
-__all__ = ["Announce", "Study", "StudyPlan", "StudyResults", "study"]
+__all__ = ["Announce", "Study", "StudyPlan", "StudyResults", "given_numbers", "study"]
 
 Announce = Callable[[str], None]
 
@@ -131,3 +131,17 @@ def study(name: str) -> Study:
     if name not in STUDIES:
         raise ValueError(f"unknown study {name!r}: there are {', '.join(STUDIES)}")
     return Study(name, STUDIES[name])
+
+
+def given_numbers(options: Any, profiles: Collection[str], least: Mapping[str, int]) -> dict[str, Any]:
+    """Return the numbers that options give, or raise a ValueError where one is too small or the profile unknown.
+
+    ``least``: by the name of the option, the smallest number that it takes.
+    """
+    if options.profile not in profiles:
+        raise ValueError(f"unknown profile {options.profile!r}: there are {', '.join(profiles)}")
+    given = {name: value for name in least if (value := getattr(options, name)) is not None}
+    for name, value in given.items():
+        if value < least[name]:
+            raise ValueError(f"--{name.replace('_', '-')} must be at least {least[name]}, not {value}")
+    return given

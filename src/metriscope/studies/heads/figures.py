@@ -9,6 +9,7 @@ import pandas as pd
 
 from metriscope.functional import Ranking
 from metriscope.report import Figure, to_svg
+from metriscope.report.plots import panels
 from metriscope.report.style import CYCLE, figure
 from metriscope.studies.heads.measure import means, standing
 from metriscope.studies.heads.plan import CONTESTS, HEADINGS
@@ -90,16 +91,14 @@ def few_points(table: pd.DataFrame) -> Figure | None:
     if rows.empty:
         return None
     sets = list(dict.fromkeys(rows["data"]))
-    drawing, axes = figure(9.2, 2.6 * -(-len(sets) // 2), -(-len(sets) // 2), 2)
-    for ax, data in zip(axes.flat, sets, strict=False):
+    drawing, axes = panels(len(sets), 2.6)
+    for ax, data in zip(axes, sets, strict=True):
         for color, entry in zip(CYCLE, SHOWN, strict=True):
             part = matching(rows, data=data, entry=entry).groupby("per_class")["accuracy"].mean()
             ax.plot(part.index, part, "o-", color=color, label=named(entry), linewidth=1.2, markersize=3)
         ax.set(title=data, xlabel="training points per class", ylabel="test accuracy, %", xscale="log")
         ax.set_xticks(sorted(set(rows["per_class"])), [str(n) for n in sorted(set(rows["per_class"]))])
-    axes.flat[0].legend(fontsize=7)
-    for ax in axes.flat[len(sets) :]:
-        ax.set_axis_off()
+    axes[0].legend(fontsize=7)
     caption = "Mean over five starts, each with training points of its own."
     return Figure("contest-few", "Heads with few training points", to_svg(drawing, "contest-few"), caption)
 

@@ -21,7 +21,7 @@ from metriscope import data
 from metriscope.functional import mahalanobis, offset_l2, principal_axes, whitening_factor
 from metriscope.nn import OffsetL2
 from metriscope.report import Block, Details, Figure, Prose, Table, mean_text, to_svg
-from metriscope.report.plots import strip
+from metriscope.report.plots import panels, strip
 from metriscope.report.style import CYCLE, figure
 from metriscope.runs import Driver, Finished, Record, Result, Run, once
 from metriscope.studies.heads.plan import OffsetReading, Offsets, OffsetTraining
@@ -268,14 +268,12 @@ REFERENCES = {"own": "Mahalanobis, own class", "euclid": "Euclid, own class", "o
 def accuracies(table: pd.DataFrame) -> Figure:
     """Draw the test accuracy of every run, one panel per network, one row per variant."""
     networks = list(dict.fromkeys(table["network"]))
-    drawing, axes = figure(9.2, 2.3 * -(-len(networks) // 2), -(-len(networks) // 2), 2)
+    drawing, axes = panels(len(networks), 2.3)
     colors = dict(zip(TITLES.values(), CYCLE * 2, strict=False))
-    for ax, network in zip(axes.flat, networks, strict=False):
+    for ax, network in zip(axes, networks, strict=True):
         parts = {v: matching(table, network=network, variant=v)["test_accuracy"].to_numpy() for v in TITLES}
         strip(ax, {TITLES[v]: values for v, values in parts.items() if len(values)}, colors)
         ax.set(title=title(network), xlabel="test accuracy, %")
-    for ax in axes.flat[len(networks) :]:
-        ax.set_axis_off()
     caption = "Each dot is a start; the large dot is the mean with its 95 % interval."
     return Figure("offset-accuracies", "What training μ and α changes", to_svg(drawing, "offset-accuracies"), caption)
 

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from tyro.conf import arg
 
+from metriscope.studies.contract import given_numbers
 from metriscope.studies.representation.plan import DISTANCES, RepresentationTraining
 
 __all__ = [
@@ -369,12 +370,7 @@ def plan(options: HeadsOptions) -> HeadsPlan:
     >>> len(plan(HeadsOptions("paper", seeds=2)).jobs()), len(plan(HeadsOptions("quick")).jobs())
     (20, 0)
     """
-    if options.profile not in TIMES:
-        raise ValueError(f"unknown profile {options.profile!r}: there are {', '.join(TIMES)}")
-    given = {name: value for name in ("seeds", "epochs") if (value := getattr(options, name)) is not None}
-    for name, value in given.items():
-        if value < 1:
-            raise ValueError(f"--{name} must be at least 1, not {value}")
+    given = given_numbers(options, TIMES, {"seeds": 1, "epochs": 1})
 
     # This reads no file, but imports numpy, which a bad request need not wait for.
     from metriscope.data import digest

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from metriscope.report import Figure, to_svg
-from metriscope.report.plots import LABEL_COLORS, band, strip
+from metriscope.report.plots import LABEL_COLORS, band, panels, strip
 from metriscope.report.style import COLORS, CYCLE, FAINT, INK, figure, legend, log_axes
 from metriscope.studies.representation.accuracy import by_seed, printed
 from metriscope.studies.representation.measure import RepresentationResults
@@ -170,19 +170,15 @@ def heat_maps(results: RepresentationResults) -> Figure | None:
     found = [n for n in HEADS if n in set(planes["network"])]
     if not found:
         return None
-    columns = min(3, len(found))
-    height = -(-len(found) // columns)
-    drawing, axes = figure(9.2, 3.0 * height, height, columns)
-    for ax, network in zip(axes.flat, found, strict=False):
+    drawing, axes = panels(len(found), 3.0, min(3, len(found)))
+    for ax, network in zip(axes, found, strict=True):
         part = matching(planes, network=network)
         wide = part.pivot_table(index="output", columns="class", values="distance", aggfunc="mean")
         ax.imshow(wide.to_numpy(), cmap="viridis_r", vmin=0, vmax=4)
         ax.grid(visible=False)
         ax.set(title=title(network), xticks=range(wide.shape[1]), yticks=range(wide.shape[0]))
         ax.set(xlabel="class", ylabel="output")
-    for ax in axes.flat[len(found) :]:
-        ax.set_axis_off()
-    bar = drawing.colorbar(axes[0, 0].images[0], ax=axes, shrink=0.6, extend="max")
+    bar = drawing.colorbar(axes[0].images[0], ax=drawing.axes, shrink=0.6, extend="max")
     bar.set_label("|mean of the class| / its sd along the output")
     name = "output-hyperplanes"
     caption = (

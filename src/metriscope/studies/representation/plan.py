@@ -6,7 +6,6 @@ This file imports no tensor library, so that a bad request is refused before any
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -14,6 +13,7 @@ from tyro.conf import arg
 
 from metriscope.runs.address import added, address
 from metriscope.runs.records import find
+from metriscope.studies.contract import given_numbers
 
 __all__ = [
     "BASE", "CODED", "DISTANCES", "MODELS", "NAME", "OPTIONS", "PAPER", "PERTURBED", "PIXELS", "PROFILES",
@@ -338,12 +338,10 @@ def plan(options: RepresentationOptions) -> RepresentationPlan:
     >>> plan(RepresentationOptions(models=("abs", "relu-l2"), seeds=2)).jobs()[2].number
     1
     """
-    if options.profile not in PROFILES:
-        raise ValueError(f"unknown profile {options.profile!r}: there are {', '.join(PROFILES)}")
+    given = given_numbers(options, PROFILES, {"seeds": 1, "epochs": 1, "train_size": 2})
     row = PROFILES[options.profile]
-    names = ("seeds", "epochs", "train_size")
-    given = {name: value for name in names if (value := getattr(options, name)) is not None}
-    _check(given, row)
+    if given.get("train_size", 0) > (most := SIZES[row.data]):
+        raise ValueError(f"--train-size must be at most the {most:,} images of {row.data}, not {given['train_size']:,}")
     start = options.start or row.start
     if start not in STARTS:
         raise ValueError(f"unknown start {start!r}: there are {', '.join(STARTS)}")
@@ -375,12 +373,3 @@ def _parts(parts: tuple[Part, ...], options: RepresentationOptions) -> tuple[Par
         parts = (Part(parts[0].models, pixels),)
     chosen = [replace(part, models=tuple(m for m in part.models if m in models)) for part in parts]
     return tuple(part for part in chosen if part.models)
-
-
-def _check(given: Mapping[str, int], row: RepresentationPlan) -> None:
-    least, most = {"seeds": 1, "epochs": 1, "train_size": 2}, SIZES[row.data]
-    for name, value in given.items():
-        if value < least[name]:
-            raise ValueError(f"--{name.replace('_', '-')} must be at least {least[name]}, not {value}")
-    if given.get("train_size", 0) > most:
-        raise ValueError(f"--train-size must be at most the {most:,} images of {row.data}, not {given['train_size']:,}")
