@@ -1,7 +1,7 @@
 """Small plots that take numbers and an Axes: bands, strips, hyperplanes, recovered values, spectra.
 
 Axes: ``samples`` is S×T (seeds, then time), ``values`` S×D, ``points`` N×2, ``weight`` K×2, ``bias`` K.
-Nothing here makes a figure, a legend or a file; a seed without a value is NaN and is left out.
+Nothing here makes a legend or a file; a seed without a value is NaN and is left out.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ import numpy as np
 import numpy.typing as npt
 
 from metriscope.report.numbers import mean_interval
-from metriscope.report.style import COLORS, CYCLE, FAINT, INK, MUTED, log_axes
+from metriscope.report.style import COLORS, CYCLE, FAINT, INK, MUTED, figure, log_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = [
     "LABEL_COLORS",
@@ -25,6 +26,7 @@ __all__ = [
     "clip_line",
     "hover_scatter",
     "identity_scatter",
+    "panels",
     "plane_nodes",
     "quantiles",
     "scatter_with_hyperplanes",
@@ -35,6 +37,15 @@ __all__ = [
 Array = npt.NDArray[np.float64]
 _GOLDEN = (5**0.5 - 1) / 2
 _HALO: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.8}
+
+
+def panels(count: int, height: float, columns: int = 2, width: float = 9.2) -> tuple[Figure, list[Axes]]:
+    """Return a figure and its panels, row by row, each row ``height`` inches high; the rest of the last is blank."""
+    rows = -(-count // columns)
+    drawing, axes = figure(width, height * rows, rows, columns)
+    for ax in axes.flat[count:]:
+        ax.set_axis_off()
+    return drawing, list(axes.flat[:count])
 
 
 def quantiles(samples: npt.ArrayLike, levels: tuple[float, ...] = (0.0, 0.1, 0.5, 0.9, 1.0)) -> Array:

@@ -24,7 +24,7 @@ from metriscope.functional import holm
 from metriscope.report import Claim, Evidence, Requirement, Strength, Verdict, number
 from metriscope.report.numbers import estimate_texts
 from metriscope.studies.evidence import TESTS, EvidenceSample, Region
-from metriscope.studies.published import matching
+from metriscope.studies.tidy_tables import matching
 
 if TYPE_CHECKING:
     import pandas as pd

@@ -12,12 +12,11 @@ from scipy import stats
 
 from metriscope.data.registry import row
 from metriscope.runs import Driver, Store
-from metriscope.studies.published import published
-from metriscope.studies.representation.accuracy import measure as accuracy
+from metriscope.studies.representation import accuracy, prototypes, units
+from metriscope.studies.representation.experiments import Prototypes
 from metriscope.studies.representation.measure import Inspection
-from metriscope.studies.representation.plan import MODELS, Inside, Prototypes, RepresentationComparing
-from metriscope.studies.representation.prototypes import measure as prototypes
-from metriscope.studies.representation.units import measure as units
+from metriscope.studies.representation.plan import MODELS, Inside, RepresentationComparing
+from metriscope.studies.tidy_tables import published
 from studies.representation.made import EPOCHS, QUICK, Weights, images, inspected, job, network, recorded, run, runs
 
 TWO = {"relu": (0.95, 0.96, 0.97), "abs": (0.94, 0.955, 0.96)}
