@@ -72,7 +72,7 @@ TRANSFORMERS: Mapping[str, Mapping[str, Any]] = {
     "Mistral": _KEYS,
     "Mixtral": {**_KEYS, "num_local_experts": 3},
     "MobileBert": {**_TEXT, "embedding_size": 16, "intra_bottleneck_size": 16, "true_hidden_size": 16},
-    "Nystromformer": {**_TEXT, "num_landmarks": 4},
+    "Nystromformer": {**_TEXT, "num_landmarks": 4, "segment_means_seq_len": 8},
     "OPT": {
         "hidden_size": 16,
         "num_hidden_layers": 2,

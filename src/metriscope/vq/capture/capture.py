@@ -4,10 +4,10 @@ Axes: N points, H bits. At any time memory holds one batch of activations, and H
 
 Captured are ReLU, LeakyReLU, PReLU, RReLU, Abs, Threshold, Hardtanh, ReLU6, Hardsigmoid, Hardshrink, Softshrink, clamps
 whose interval holds zero, max pools, and by the sign of their pre-activation GELU, SiLU, Mish, Hardswish, ELU, SELU,
-CELU, Sigmoid, LogSigmoid, Tanh, Softplus, Softsign, Tanhshrink, erf and GLU (its gate): as modules, functions, methods,
-operators and in-place forms alike. After the first batch, a few of its points are run once more, in another number.
-This tells which axis of each activation holds the points, and what else ran that may be an activation, such as maxima
-and comparisons written by hand; ``missed`` names it.
+CELU, Sigmoid, LogSigmoid, Tanh, Softplus, Softsign, Tanhshrink, erf, GLU (its gate) and the gates of LSTM, GRU and RNN:
+as modules, functions, methods, operators and in-place forms alike. After the first batch, a few of its points are run
+once more, in another number. This tells which axis of each activation holds the points, which maxima and comparisons
+are activations written by hand, and what else ran that may be an activation; ``missed`` names it.
 """
 
 from __future__ import annotations

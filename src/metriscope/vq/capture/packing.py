@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
-from metriscope.vq.capture.activation_calls import Reading, in_numpy
+from metriscope.vq.capture.readings import Reading, in_numpy
 
 __all__ = ["Pooling", "RowBuffer", "all_finite", "pack_reading", "pool_positions"]
 

@@ -40,8 +40,8 @@ class Layer:
     shape : tuple of int
         Shape of one point's bits: that of the activation, followed by ``bits_per_unit`` if that is more than one.
     seen : str
-        How it was called: as a ``"module"``, a ``"function"``, a tensor's ``"method"``, or an ``"operator"`` of the
-        dispatcher.
+        How it was called: as a ``"module"``, a ``"function"``, a tensor's ``"method"``, an ``"operator"`` of the
+        dispatcher, or a ``"formula"`` written by hand.
     bits_per_unit : int
         Number of bits of each unit.
     channel_axis : int or None

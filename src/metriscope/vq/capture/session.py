@@ -108,8 +108,8 @@ class Session:
         try:
             points = some(batch)
             found = Probe(self.model, self._run.weights).run(self._run, points, hooks)
-            if found.renamed:
-                found = Probe(self.model, self._run.weights, found.renamed).run(self._run, points, hooks)
+            if found.renamed or found.by_hand:
+                found = Probe(self.model, self._run.weights, found).run(self._run, points, hooks)
         except Exception as error:  # whatever a model raises; it has run on the batch itself
             lines = str(error).splitlines()
             return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

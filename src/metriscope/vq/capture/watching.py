@@ -12,11 +12,12 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from torch import Tensor, nn
 
-from metriscope.vq.capture.activation_calls import Call, Reading
+from metriscope.vq.capture.activation_calls import Call
 from metriscope.vq.capture.listening import Functions, HandUp, Listener, modules_followed
 from metriscope.vq.capture.packing import Pooling, pack_reading
 from metriscope.vq.capture.patterns import Layer
 from metriscope.vq.capture.probing import HEAD, Findings, Layout
+from metriscope.vq.capture.readings import Reading
 
 __all__ = [
     "NOT_CHOSEN",
@@ -154,7 +155,7 @@ class Watch(Listener):
 
     def learn(self, findings: Findings) -> None:
         """Begin again with what a probe found: where points are, kinds of operators, activations in compiled code."""
-        self._findings, self.renamed = findings, findings.renamed
+        self._findings, self.renamed, self.by_hand = findings, findings.renamed, findings.by_hand
         self._below = self._below or findings.below
         self._settled, self.sites, self._layouts = False, {}, {}
         self.unchecked, self.mixed = [], []
@@ -162,7 +163,7 @@ class Watch(Listener):
     def agrees(self, findings: Findings) -> bool:
         """Return whether the layers of the first batch are those that a probe found, with the points first."""
         self.unchecked, self.mixed = [], []
-        if findings.renamed or (findings.below and not self._below):
+        if findings.renamed or findings.by_hand or (findings.below and not self._below):
             return False
         for name, (shape, head) in (self._heads or {}).items():
             before = findings.values.get(name)
@@ -183,7 +184,7 @@ class Watch(Listener):
         self._begin(points)
         self._mask = mask
         self._parts: dict[str, np.ndarray] = {}
-        below = HandUp() if self._below else nullcontext()
+        below = HandUp(self._operator) if self._below or self.by_hand else nullcontext()
         with modules_followed(self._names, self._inside), Functions(self._call), below:
             yield
         missing = [layer.name for layer in self.layers if layer.name not in self._parts]
