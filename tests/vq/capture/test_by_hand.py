@@ -177,12 +177,13 @@ def softmax(x):
         (lambda x: x / x.abs().amax(-1, keepdim=True), ""),
         (lambda x: x.clamp(min=torch.full((), 0.5)), "clamp x1"),
         (lambda x: torch.maximum(x, torch.full((), 1e-6)), "maximum x1"),
+        (lambda x: torch.maximum(x, torch.tensor(torch.finfo(x.dtype).min)), "maximum x1"),
         (lambda x: torch.where(x == 0, 1.0, x), "where x1"),
         (lambda x: torch.where((x - torch.inf) > 0, 1.0, 0.0), "where x1"),
         (lambda x: torch.exp(-x * x), "exp x1"),
         (lambda x: x.max() + x, "max x1"),
     ],
-    ids=["softmax", "normalization", "bound", "guard", "equality", "infinite", "gaussian", "whole batch"],
+    ids=["softmax", "normalization", "bound", "guard", "remote", "equality", "infinite", "gaussian", "whole batch"],
 )
 def test_what_is_no_threshold_of_a_unit_is_not_taken_but_named(function, named):
     p, _ = captured(lambda x: F.relu(function(x)))

@@ -24,6 +24,7 @@ from torch.nn import functional as F
 
 from metriscope.nn import ACTIVATIONS
 from metriscope.vq.capture.readings import (
+    REMOTE,
     Levels,
     Reading,
     Windows,
@@ -66,11 +67,11 @@ def _gate(input: Tensor, dim: int = -1, *_: Any, **__: Any) -> Levels:
 
 
 def _clamp(input: Tensor, min: Any = None, max: Any = None, **_: Any) -> Levels | None:
-    """Read a clamp as an activation if its interval contains zero; other clamps only limit a value."""
+    """Read a clamp as an activation if its interval holds zero; others, and remote ones, only limit a value."""
     bounds = tuple(bound for bound in (min, max) if bound is not None)
     if not bounds or not all(isinstance(bound, int | float) for bound in bounds):
         return None
-    holds_zero = (min is None or min <= 0) and (max is None or max >= 0)
+    holds_zero = (min is None or -REMOTE < min <= 0) and (max is None or 0 <= max < REMOTE)
     return Levels(input.detach(), bounds) if holds_zero else None
 
 

@@ -83,7 +83,12 @@ class Listener:
         if reading is None:
             return function(*args, **kwargs)
         self._note(call, reading)
-        return function(*args, **kwargs) if reading.result is None else reading.result
+        result = function(*args, **kwargs) if reading.result is None else reading.result
+        self._done(result)
+        return result
+
+    def _done(self, result: Any) -> None:
+        """Take note of what the activation that was recorded last has returned."""
 
     def _note(self, call: Call, reading: Reading) -> None:
         kind = self.renamed.get(self._number, reading.kind)

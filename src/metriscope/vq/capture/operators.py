@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from metriscope.vq.capture.readings import Levels, Reading, winners_along
+from metriscope.vq.capture.readings import REMOTE, Levels, Reading, winners_along
 
 __all__ = ["BY_HAND", "COMPARISONS", "DEFERRED", "FUSED", "LOOKUPS", "NOT_UNITS", "PRODUCTS", "USES", "Recipe"]
 __all__ += ["function_role", "fused_function", "operator_name", "passes_values", "recipe_for", "verdict"]
@@ -338,7 +338,9 @@ def _is_same(a: Tensor, b: Tensor) -> bool:
 
 
 def _holds_zero(name: str, bound: Tensor) -> bool:
-    """Return whether values that a bound lets through hold zero; other bounds only limit a value."""
+    """Return whether values that a bound lets through hold zero; other bounds, and remote ones, only limit a value."""
     if name == "logaddexp":
         return not bool(bound.any())
+    if bool((bound.abs() >= REMOTE).any()):
+        return False
     return bool(((bound <= 0) if name in _LOWER else (bound >= 0)).all())

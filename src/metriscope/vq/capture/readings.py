@@ -19,8 +19,21 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["Levels", "Reading", "Windows", "Winners", "adaptive_windows", "in_numpy", "pool", "strided_windows"]
+__all__ = [
+    "REMOTE",
+    "Levels",
+    "Reading",
+    "Windows",
+    "Winners",
+    "adaptive_windows",
+    "in_numpy",
+    "pool",
+    "strided_windows",
+]
 __all__ += ["winners_along"]
+
+# Bounds as large as this keep a value within the range of a precision; they are no thresholds of units.
+REMOTE = 1e4
 
 Places = TypeVar("Places", Tensor, np.ndarray)
 
