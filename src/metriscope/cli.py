@@ -89,6 +89,11 @@ class HowRead:
     """Names or glob patterns of the activations to capture."""
     conv: Literal["positions", "channels"] = "positions"
     """Take every position of a convolution as a unit, or pool them into one sign per channel."""
+    tokens: Annotated[
+        Literal["positions", "any", "first", "last", "mean"] | None,
+        arg(help_behavior_hint="(default: mean where the data has an attention_mask, else positions)"),
+    ] = None
+    """Take every token of a sequence as units of its own, or pool them: padding does not count."""
     device: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="(default: the network's own)")] = None
     """Where to run, such as cpu, cuda or cuda:1."""
     batch_size: int = 256
@@ -127,8 +132,10 @@ def inspect(
     from metriscope.runs.provenance import provenance
 
     points, known = _points_and_labels(data, labels, how)
-    patterns, model = read_network(network, points, weights, _reading(how))
-    subject = Subject(short_name(network), patterns, known, model, points, how.batch_size)
+    reading = _reading(how, points)
+    patterns, model = read_network(network, points, weights, reading)
+    note = f"; tokens pooled by {reading.tokens}" if reading.tokens else ""
+    subject = Subject(short_name(network), patterns, known, model, points, how.batch_size, note)
     beside = explorer_of(subject, _announce) if explore else None
     page = inspect_page(subject, provenance(), _announce, beside)
     print(f"report: {write_report(page, out, 'inspect.html')}")
@@ -146,10 +153,13 @@ def _points_and_labels(data: Path, labels: Path | None, how: HowRead) -> tuple[A
     return points, known
 
 
-def _reading(how: HowRead) -> Any:
+def _reading(how: HowRead, points: Any) -> Any:
+    """Return how to read a network; where padding would vote, tokens are pooled unless asked otherwise."""
     from metriscope.reading.networks import Reading
 
-    return Reading(how.layers, how.conv, how.device, how.batch_size)
+    padded = points is not None and isinstance(points.inputs, dict) and "attention_mask" in points.inputs
+    pooled = how.tokens or ("mean" if padded else "positions")
+    return Reading(how.layers, how.conv, None if pooled == "positions" else pooled, how.device, how.batch_size)
 
 
 def _announce(line: str) -> None:
@@ -186,7 +196,7 @@ def compare(
     from metriscope.runs.provenance import provenance
 
     points, known = (None, None) if data is None else _points_and_labels(data, labels, how)
-    (one, model), (two, other) = (read_network(named, points, None, _reading(how)) for named in (first, second))
+    (one, model), (two, other) = (read_network(named, points, None, _reading(how, points)) for named in (first, second))
     check_comparable(first, one, second, two)
     known = load_labels(labels, len(one)) if points is None else known
     rows = (("A", first, one, model), ("B", second, two, other))

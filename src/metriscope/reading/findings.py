@@ -28,15 +28,17 @@ _TWO_SIDED = frozenset(
 _MANY = 0.25
 # Squared length, relative to the longest, below which a layer does not measure a direction.
 _LOST = 1e-10
-# A point is far from all others beyond this many (robust) deviations, and this many times the median.
-_FAR, _TIMES = 6.0, 1.5
-_LISTED = 3
+# A point is far from all others beyond this many (robust) deviations, times the median, and shares of all signs.
+_FAR, _TIMES, _LEAST = 6.0, 1.5, 0.05
+_LISTED, _NAMED = 3, 6
 _LEVEL = 0.01
 
 
 @dataclass(frozen=True)
 class Finding:
     """One sentence: ``level`` says how important it is, ``weight`` orders those of the same level.
+
+    Of many layers with the same ``kind`` of finding, all but the first few are told in one sentence, by ``short``.
 
     Examples
     --------
@@ -47,6 +49,8 @@ class Finding:
     level: Level
     text: str
     weight: float = 0.0
+    kind: str = ""
+    short: str = ""
 
 
 def findings(found: Inspection) -> tuple[Finding, ...]:
@@ -54,8 +58,22 @@ def findings(found: Inspection) -> tuple[Finding, ...]:
     parts = [*_missed(found), *_whole(found), *_layers(found), *_points(found)]
     if not any(one.level in ("problem", "notable") for one in parts):
         parts.append(_nothing(found))
-    told = [*parts, *_facts(found)]
-    return tuple(sorted(told, key=lambda one: (LEVELS.index(one.level), -one.weight)))
+    told = sorted([*parts, *_facts(found)], key=lambda one: (LEVELS.index(one.level), -one.weight))
+    return tuple(_folded(told))
+
+
+def _folded(told: list[Finding]) -> Iterator[Finding]:
+    """Yield findings in order, and after the first few of a kind one that names the rest."""
+    for at, one in enumerate(told):
+        before = sum(each.kind == one.kind for each in told[:at]) if one.kind else 0
+        rest = [each.short for each in told[at:] if each.kind == one.kind]
+        if before < _LISTED or (before == _LISTED and len(rest) == 1):
+            yield one
+        elif before == _LISTED:
+            listed, more = "; ".join(rest[:_NAMED]), f"; and {len(rest) - _NAMED} more" if len(rest) > _NAMED else ""
+            yield Finding(
+                one.level, f"{one.kind.capitalize()} in {len(rest):,} more layers: {listed}{more}.", one.weight
+            )
 
 
 def _nothing(found: Inspection) -> Finding:
@@ -91,7 +109,12 @@ def _whole(found: Inspection) -> Iterator[Finding]:
     if found.regions == 1:
         text = f"No unit tells any two of the {count:,} points apart: all points have the same pattern."
         yield Finding("problem", text, 3)
-    elif found.regions < count / 2:
+    told = found.answers
+    if told is not None and len(set(told.predicted)) == 1 and (told.right is None or not told.right.all()):
+        yield Finding(
+            "problem", f"The network gives the same answer, {told.predicted[0]}, at all {count:,} points.", 2.5
+        )
+    if 1 < found.regions < count / 2:
         text = (
             f"The {count:,} points fall into {found.regions:,} different patterns only: the rest cannot be told apart."
         )
@@ -133,10 +156,12 @@ class _Layer:
     def unused(self) -> Iterator[Finding]:
         """Yield units that are dead, saturated, always on or rarely on."""
         status, everywhere = self.units["status"], f"on all {self.points:,} points"
+        smooth = not self.layer.piecewise_affine
         positions = " at every position" if self.layer.channel_axis is not None else ""
         two_sided = self.layer.kind in _TWO_SIDED
         rows = (
-            ("dead", "problem", f"dead {everywhere}", 0.0, two_sided),
+            ("dead", "notable", f"never on (below zero) {everywhere}", 0.0, two_sided or not smooth),
+            ("dead", "problem", f"dead {everywhere}", 0.0, two_sided or smooth),
             ("saturated", "problem", f"saturated {everywhere}", 0.0, False),
             ("always on", "notable", f"always on{positions}: linear {everywhere}", _MANY, two_sided),
             ("rare", "notable", f"on at less than 1 % of the {self.points:,} points", _MANY, two_sided),
@@ -144,12 +169,16 @@ class _Layer:
         for word, level, text, least, skipped in rows:
             found, opening = self.count(status == word)
             if found and found >= least * len(self.units) and not skipped:
-                yield Finding(level, f"{opening} {text}.", found / len(self.units))  # type: ignore[arg-type]
+                short = f"{self.name} {found:,} of {len(self.units):,}"
+                kind = f"{word} {self.noun}s"
+                yield Finding(level, f"{opening} {text}.", found / len(self.units), kind, short)  # type: ignore[arg-type]
 
     def partners(self) -> Iterator[Finding]:
         """Yield duplicates, and mirrored pairs."""
         by_values = (self.units["by"] == "values").all()
-        same = "the same zero set" if by_values else f"the same signs on all {self.points:,} points"
+        same = (
+            "the same zero set within 0.05 deviations" if by_values else f"the same signs on all {self.points:,} points"
+        )
         for column, level, what, how in (
             ("duplicate_of", "problem", "duplicates", f"{same}, on the same side" if by_values else same),
             (
@@ -162,7 +191,8 @@ class _Layer:
             chosen = self.units[self.units[column].notna()]
             pairs = {tuple(sorted((int(u), int(v)))) for u, v in zip(chosen["unit"], chosen[column], strict=True)}
             if pairs:
-                yield Finding(level, self._paired(sorted(pairs), what, how), len(chosen) / len(self.units))  # type: ignore[arg-type]
+                text, weight = self._paired(sorted(pairs), what, how), len(chosen) / len(self.units)
+                yield Finding(level, text, weight, f"{what} {self.noun}s", f"{self.name} {len(pairs):,}")  # type: ignore[arg-type]
 
     def _paired(self, pairs: list[tuple[int, ...]], what: str, how: str) -> str:
         listed = ", ".join(f"{u} and {v}" for u, v in pairs[:_LISTED])
@@ -186,18 +216,23 @@ def _lost(found: Inspection, at: int, told: _Layer) -> Iterator[Finding]:
     dead = int((told.units["status"] == "dead").sum())
     same = int(told.units["duplicate_of"].notna().sum() + told.units["mirrored_with"].notna().sum())
     # Dead units and partners measure no direction of their own, and have their own sentence.
-    if lost > max(dead, 0) + same:
+    if lost > dead + same or lost > max(dead, possible / 2):
         text = f"Layer {told.name} has lost {lost:,} of {possible:,} directions: its {len(told.units):,} {told.noun}s "
-        yield Finding("problem", f"{text}measure {possible - lost:,} of those that they could.", lost / possible)
+        text += f"measure {possible - lost:,} of those that they could."
+        yield Finding("problem", text, lost / possible, "lost directions", f"{told.name} {lost:,} of {possible:,}")
 
 
 def _points(found: Inspection) -> Iterator[Finding]:
     novelty, rows = found.novelty, found.novel
     if novelty is None or not len(rows) or len(novelty) < 10:
         return
-    middle = float(np.median(novelty))
+    middle, width = float(np.median(novelty)), found.subject.patterns.width
     spread = 1.4826 * float(np.median(np.abs(novelty - middle)))
-    far = np.flatnonzero(novelty > max(middle + _FAR * spread, _TIMES * middle)) if spread else np.zeros(0, int)
+    far = (
+        np.flatnonzero(novelty > max(middle + _FAR * spread, _TIMES * middle, _LEAST * width))
+        if spread
+        else np.zeros(0, int)
+    )
     if len(far):
         ids = ", ".join(str(found.subject.patterns.ids[row]) for row in rows[: min(_LISTED, len(far))])
         verb, more = (
@@ -266,4 +301,5 @@ def _kinds(found: Inspection) -> Iterator[Finding]:
                 f"Of {len(own):,} {noun}s of {name}, the network uses {distance:,} as distances (the zero set matters) "
             )
             text += f"and {intensity:,} as intensities (the size matters); {rest:,} clearly as neither."
-            yield Finding("fact", text, 7 - at / (1 + len(subject.names)))
+            short = f"{name} {distance:,} distances, {intensity:,} intensities"
+            yield Finding("fact", text, 7 - at / (1 + len(subject.names)), "units read as distances", short)

@@ -58,6 +58,7 @@ class Subject:
     model: nn.Module | None = None
     points: UserPoints | None = None
     batch_size: int = 256
+    note: str = ""
 
     def shown_rows(self, most: int = SHOWN) -> Int64[np.ndarray, " k"]:
         """Return the rows of evenly chosen points, all of them if there are few."""
@@ -286,8 +287,9 @@ def _unit_table(subject: Subject, readings: dict[int, LayerReading]) -> pd.DataF
     table["by"] = "signs"
     order = {layer.name: at for at, layer in enumerate(subject.patterns.layers)}
     table.insert(0, "at", table["layer"].map(order).astype(int))
-    few = np.minimum(table["active"], 1 - table["active"]) * len(subject.patterns) < _FEWEST
-    # Units that are on at a few points only may agree by chance.
+    placed = table["at"].map(lambda at: subject.patterns.layers[at].channel_axis is not None)
+    few = placed | (np.minimum(table["active"], 1 - table["active"]) * len(subject.patterns) < _FEWEST)
+    # Units that are on at a few points only may agree by chance, and so may those that are on at certain positions.
     table.loc[few, ["duplicate_of", "mirrored_with"]] = pd.NA
     table = table.assign(kind="", serves=None, nearest_class=None, prototype=None, strongest=None, offset=np.nan)
     for at, reading in readings.items():

@@ -210,6 +210,7 @@ class Reading:
 
     layers: tuple[str, ...] = ()
     conv: Literal["positions", "channels"] = "positions"
+    tokens: Literal["any", "first", "last", "mean"] | None = None
     device: str | None = None
     batch_size: int = 256
 
@@ -264,7 +265,7 @@ def _captured(target: str, model: nn.Module, points: UserPoints, how: Reading) -
         raise ValueError(f"--batch-size must be at least 1, got {how.batch_size}")
     batches = _Batches(points, how.batch_size, f"running {target}")
     with _users_code(f"the forward pass of {target}", model):
-        return capture(model, batches, layers=list(how.layers) or None, conv=how.conv)
+        return capture(model, batches, layers=list(how.layers) or None, conv=how.conv, tokens=how.tokens)
 
 
 def _saved_patterns(path: Path, data: UserPoints | None) -> Patterns:

@@ -60,7 +60,7 @@ for (const panel of $$("[data-points]")) {
     const text = [`${chosen.length} points chosen`, ...kinds.slice(0, 6), ...(wrong ? [`${wrong} answered wrongly`] : [])];
     tray.append(element("p", "", `${text.join(", ")}.`));
     const list = element("div", data.tiles ? "tiles" : "rows");
-    chosen.slice(0, data.tiles ? 72 : 12).forEach(i => {
+    chosen.slice(0, data.tiles ? 72 : 6).forEach(i => {
       const made = data.tiles ? picture(i) : shown(i);
       made.title = data.titles[i];
       list.append(made);
@@ -128,6 +128,6 @@ for (const map of $$("svg.heat")) {
   map.addEventListener("pointermove", event => {
     const p = new DOMPoint(event.clientX, event.clientY).matrixTransform(map.getScreenCTM().inverse());
     const column = Math.floor((p.x - box[0]) / box[2]), row = Math.floor((p.y - box[1]) / box[3]);
-    if (values[row]?.[column] !== undefined) line.textContent = `${rows[row]}, ${columns[column]}: ${what} ${values[row][column]}`;
+    if (values[row]?.[column] !== undefined) line.textContent = `${rows[row]}, ${columns[column]}: ${what} ${values[row][column] ?? "undefined"}`;
   });
 }

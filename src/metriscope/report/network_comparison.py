@@ -64,7 +64,7 @@ def _alignment(found: Comparison, one: Subject, two: Subject) -> tuple[Block, ..
     words = next((text for least, text in _WORDS if value >= least), "see these points in different ways")
     chance = "no more than chance" if p > 1 - LEVEL else "more than chance"
     sentence = (
-        f"{one.name} and {two.name} {words}, {chance}: alignment **{number(value)}**, {_interval_text(whole)}; "
+        f"**{one.name}** and **{two.name}** {words}, {chance}: alignment **{number(value)}**, {_interval_text(whole)}; "
         f"shuffled points give {number(float(low))} to {number(float(high))} (p = {number(p)})."
     )
     interval = None if whole.interval_reason else (float(whole.interval[0]), float(whole.interval[1]))
@@ -100,8 +100,8 @@ def _maps(found: Comparison, subjects: tuple[Subject, Subject], views: PointView
         return tuple(blocks)
     caption = (
         "Classical scaling of each network's VQ distances; the second map is rotated, mirrored and scaled to lie as "
-        f"near to the first as it can. {len(titles):,} of {len(subjects[0].patterns):,} points; a point that is pointed at "
-        "or chosen in one map is marked in both."
+        f"near to the first as it can. {len(titles):,} of {len(subjects[0].patterns):,} points; a point that is "
+        "pointed at or chosen in one map is marked in both."
     )
     return maps_panel(maps, "", views.records(found.rows.tolist()), labels, caption), *blocks
 
@@ -118,7 +118,7 @@ def _disagreements(found: Comparison, views: PointViews, others: PointViews) -> 
         html = _pictures(views, others, rows, notes, nearest)
     else:
         text = [f"{note}; nearest in A {ids[a]}, in B {ids[b]}" for note, a, b in zip(notes, *nearest, strict=True)]
-        html = views.gallery(rows.tolist(), text)
+        html = views.gallery(rows.tolist(), text, "how far the networks agree")
     middle = number(float(np.nanmedian(found.agreement)), 2)
     caption = "The correlation of a point's distances to all others in A with those in B; the median over points is "
     caption += f"{middle}."
@@ -150,11 +150,11 @@ def _pictures(
             if each.answers is not None:
                 mark = ' <b class="wrong">✗</b>' if each.wrong(int(row)) else ""
                 lines.append(f"<span>{name} answers <b>{escape(str(each.answers.predicted[row]))}</b>{mark}</span>")
-        pair = "".join(f"<span>nearest in {name}{views.picture(int(p))}</span>" for name, p in (("A", a), ("B", b)))
+        pair = "".join(views.picture(int(each)) for each in (a, b))
         number_ = f'<span class="id">#{escape(str(views.subject.patterns.ids[row]))}</span>'
         items.append(
             f'<li>{views.picture(int(row))}{number_}{"".join(lines)}<span class="note-line">{note}</span>'
-            f'<span class="pair">{pair}</span></li>'
+            f'<span class="note-line">nearest in A, in B</span><span class="pair">{pair}</span></li>'
         )
     return f'<ol class="gallery">{"".join(items)}</ol>'
 

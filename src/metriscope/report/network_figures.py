@@ -93,16 +93,16 @@ def heat_map(
     low, high = span or (float(np.nanmin(matrix)), float(np.nanmax(matrix)))
     share = (matrix - low) / (high - low) if high > low else np.zeros(matrix.shape)
     pixels = _viridis(share)
-    cell = _CELL if columns <= _PRINTED else max(10, round(480 / columns))
+    longest = max(len(number(abs(end), 2)) for end in (low, high))
+    cell = max(_CELL, 7 * longest + 8) if columns <= _PRINTED else max(10, round(480 / columns))
     tall = _CELL if rows <= _PRINTED else max(10, round(480 / rows))
     printed = columns <= _PRINTED and rows <= _PRINTED
     letters = max(len(one) for one in names[0])
     left, top = 40 + min(7 * letters, 210), 62
-    turned = max(len(one) for one in names[1]) * 7 > cell
-    longest = min(max(len(one) for one in names[1]), 26)
-    bottom = 34 + (round(5.2 * longest) if turned else 16)
+    turned = max(len(one) for one in names[1]) * 7 > max(cell, 34)
+    bottom = 34 + (round(5.2 * min(max(len(one) for one in names[1]), 26)) if turned else 16)
     wide, high_ = left + cell * columns + (60 if turned else 16), top + tall * rows + bottom
-    wide = max(wide, left + 190)
+    wide = max(wide, left + 7 * len(titles[2]) + 10, left + 190)
     parts = [
         f'<image href="{data_uri(pixels)}" x="{left}" y="{top}" width="{cell * columns}" height="{tall * rows}" '
         'preserveAspectRatio="none" style="image-rendering:pixelated"/>'
@@ -119,16 +119,21 @@ def heat_map(
     data = {
         "rows": list(names[0]), "columns": list(names[1]), "what": titles[2],
         "box": [left, top, cell, tall],
-        "values": [["–" if np.isnan(v) else number(float(v)) for v in row] for row in matrix],
+        "values": [[None if np.isnan(v) else float(f"{v:.3g}") for v in row] for row in matrix],
     }  # fmt: skip
     words = f"{titles[2]}, from {number(low)} to {number(high)}: {titles[0]} by {titles[1]}"
     return (
         f'<div class="card scroll" tabindex="0" role="region" aria-label="{escape(titles[2])}">'
         f'<svg class="heat" viewBox="0 0 {wide} {high_}" width="{wide}" role="img" aria-labelledby="{name}-title" '
-        f"data-heat='{escape(safe_json(data), quote=True)}'>"
+        f"data-heat='{_quoted(safe_json(data))}'>"
         f'<title id="{name}-title">{escape(words)}</title>{"".join(parts)}</svg></div>'
         '<p class="read-out" aria-live="polite"></p>'
     )
+
+
+def _quoted(text: str) -> str:
+    """Return text for an attribute in single quotes; double quotes, of which JSON has many, stay short."""
+    return text.replace("&", "&amp;").replace("'", "&#x27;")
 
 
 def _row_names(names: Sequence[str], corner: tuple[int, int], tall: int) -> list[str]:
@@ -143,7 +148,8 @@ def _row_names(names: Sequence[str], corner: tuple[int, int], tall: int) -> list
 
 def _column_names(names: Sequence[str], corner: tuple[int, int], cell: int, turned: bool) -> list[str]:
     left, top = corner
-    every = max(1, -(-14 // cell))
+    # Names that would overlap are left out, evenly.
+    every = 1 if turned and cell > 12 else max(1, -(-(7 * max(map(len, names)) + 4) // cell))
     found = []
     for i, name in enumerate(names):
         if i % every:

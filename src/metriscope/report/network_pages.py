@@ -44,7 +44,9 @@ __all__ = [
 # Layers that are shown one by one, units of a layer that are listed, units and classes of a heat map.
 LAYERS, UNITS, COLUMNS, CLASSES = 16, 16, 48, 40
 # Points of a heat map without labels, and rows of the table of odd units.
-PAIRS, ODD = 150, 200
+PAIRS, ODD = 100, 200
+# Nats on the class from which on it is worth telling where a layer's information lies.
+TELLING = 0.01
 _HINT = "Rest the pointer on a point to see it; drag over several to list them. The arrow keys step through the points."
 
 
@@ -88,7 +90,7 @@ def inspect_page(
         Section("Layers and units", _layers(found, views)),
         Section("What was captured", captured(subject)),
     ]
-    about = f"{plural(len(subject.patterns), 'point')}, {subject.patterns.width:,} signs per point"
+    about = f"{plural(len(subject.patterns), 'point')}, {subject.patterns.width:,} signs per point{subject.note}"
     style = f"{network_style()}\n{views.style}"
     return Page(subject.name, about, tuple(sections), provenance, script=network_script(), style=style)
 
@@ -179,7 +181,7 @@ def _novel(found: Inspection, views: PointViews) -> tuple[Block, ...]:
     panel = Panel(
         "novel",
         "Points that are least like any other.",
-        views.gallery(rows.tolist(), notes),
+        views.gallery(rows.tolist(), notes, "to the nearest other"),
         f"{text}Median over all points: {median}.",
     )
     table = pd.DataFrame({"point": subject.patterns.ids[rows], "signs to the nearest other point": found.novelty[rows]})
@@ -199,8 +201,10 @@ def _distances(found: Inspection) -> tuple[Block, ...]:
     if not pairs.any():
         return (Prose(f"{text}the mean distance of two points is undefined, because there is one point only."),)
     text += f"the mean distance of two points is {number(float(kernel[pairs].mean()))} of {width:,}."
-    if found.labels is None:
+    if found.labels is None and kernel.any():
         return Prose(text), _point_distances(found)
+    if found.labels is None:
+        return (Prose(text),)
     classes, means = class_distances(kernel, found.labels)
     within, between = _mean_distances(kernel, found.labels)
     if np.isfinite([within, between]).all():
@@ -209,7 +213,7 @@ def _distances(found: Inspection) -> tuple[Block, ...]:
     names = [str(one) for one in classes[shown]]
     chosen = f" {len(shown)} of {len(classes):,} classes are shown." if len(shown) < len(classes) else ""
     part = means[np.ix_(shown, shown)]
-    if np.isnan(part).all():
+    if np.isnan(part).all() or not kernel.any():
         return (Prose(text),)
     drawn = heat_map("classes", part, (names, names), ("class", "class", "mean VQ distance, in signs"))
     caption = (
@@ -285,7 +289,10 @@ def _layer_part(found: Inspection, views: PointViews, at: int) -> str:
     subject, layer, name = found.subject, found.subject.patterns.layers[at], found.subject.names[at]
     noun, own = subject.nouns()[at], found.units[found.units["at"] == at]
     lines = [f"<h3>{escape(name.plain)}</h3><p>{escape(_about(found, at))}</p>"]
-    if len(own):
+    idle = bool(own["status"].isin(["dead", "always on", "saturated"]).all())
+    if len(own) and idle:
+        lines.append(f"<p>No {noun} changes sign between any two points: there is nothing to list.</p>")
+    elif len(own):
         listed = _listed_units(found, at)
         more = (
             f" ({len(listed)} of {len(own):,}: those with partners, then those that matter most)"
@@ -293,7 +300,7 @@ def _layer_part(found: Inspection, views: PointViews, at: int) -> str:
             else ""
         )
         lines.append(f"<h4>{noun.capitalize()}s{more}</h4>{_unit_rows(listed, views, noun)}")
-    if subject.labels is not None and len(own):
+    if subject.labels is not None and len(own) and not idle:
         lines.append(_class_heat(found, at, noun))
     if found.labels is not None and len(np.unique(found.labels)) > 1:
         classes, means = class_distances(found.layer_kernel(layer), found.labels)
@@ -310,7 +317,7 @@ def _about(found: Inspection, at: int) -> str:
     subject, layer, name = found.subject, found.subject.patterns.layers[at], found.subject.names[at]
     own = found.units[found.units["at"] == at]
     shape = " × ".join(map(str, layer.shape))
-    text = f"Read before {name.activation}, {plural(layer.width, 'sign')} per point ({shape}). "
+    text = f"{plural(layer.width, 'sign')} per point ({shape}), read before {name.activation}. "
     if not len(own):
         return f"{text}A max pool: which element of each window is the largest; it has no units of its own."
     noun = subject.nouns()[at]
@@ -326,7 +333,7 @@ def _about(found: Inspection, at: int) -> str:
             f"Its inputs vary in {plural(len(values), 'direction')}; it measures them as unequally as if there were "
         )
         text += f"{number(float(effective), 2)} of equal weight. "
-    if np.isfinite(reading.near_information):
+    if np.isfinite(reading.near_information) and reading.information > TELLING:
         share = number(100 * reading.near_information, 2)
         text += (
             f"{share} % of what its {noun}s tell about the class is in the half of the rows nearest to their zero sets."
@@ -337,7 +344,9 @@ def _about(found: Inspection, at: int) -> str:
 def _unit_rows(listed: pd.DataFrame, views: PointViews, noun: str) -> str:
     read = listed["prototype"].notna().any()
     heads = [noun, "on at", "status", "partner"]
-    heads += ["used as", "for class", "nearest to its zero set", "strongest at"] if read else []
+    judged = bool(listed["kind"].isin(["distance", "intensity"]).any())
+    heads += ["used as", "for class"] if judged else []
+    heads += ["nearest to its zero set", "strongest at"] if read else []
     lines = []
     for row in listed.to_dict("records"):
         partner = [
@@ -347,8 +356,10 @@ def _unit_rows(listed: pd.DataFrame, views: PointViews, noun: str) -> str:
         ]
         active = f'<span class="bar" style="--v:{row["active"]:.3f}"></span>{number(100 * row["active"], 2)} %'
         cells = [str(row["unit"]), active, row["status"], ", ".join(partner)]
-        if read:
+        if judged:
             serves = "" if pd.isna(row["serves"]) else escape(str(row["serves"]))
+            cells += ["" if row["kind"] == "neither" else str(row["kind"]), serves]
+        if read:
             idle = row["status"] == "dead"
             chips = [
                 f'<span class="chips">{"".join(views.chip(int(p)) for p in row[column])}</span>'
@@ -356,7 +367,7 @@ def _unit_rows(listed: pd.DataFrame, views: PointViews, noun: str) -> str:
                 else ""
                 for column in ("prototype", "strongest")
             ]
-            cells += ["" if row["kind"] == "neither" else str(row["kind"]), serves, *chips]
+            cells += chips
         lines.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
     head = "".join(f'<th scope="col">{one}</th>' for one in heads)
     table = f'<table class="units"><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
@@ -394,5 +405,5 @@ def captured(subject: Subject, suffix: str = "") -> tuple[Block, ...]:
     if missed.operations:
         ran = missed.to_pandas().rename(columns={"what": "operation", "where": "module"})
         rows = Table(f"missed{suffix}", f"{subject.name}: operations that were not captured", ran)
-        blocks.append(Details(f"{len(ran):,} operations that were not captured, with the reason", (rows,)))
+        blocks.append(Details(f"{plural(len(ran), 'operation')} beside the captured layers, with the reason", (rows,)))
     return tuple(blocks)

@@ -121,12 +121,12 @@ class PointViews:
         name = escape(str(self.subject.patterns.ids[row]))
         return f'<span class="chip-point number-only" title="{escape(hint)}">{name}</span>'
 
-    def gallery(self, rows: Sequence[int], notes: Sequence[str]) -> str:
-        """Return points with a note each: a grid of pictures, or a table of rows or texts."""
+    def gallery(self, rows: Sequence[int], notes: Sequence[str], head: str = "") -> str:
+        """Return points with a note each: a grid of pictures, or a table of rows or texts, its notes under ``head``."""
         if self.pictured:
             items = [self._card(int(row), note) for row, note in zip(rows, notes, strict=True)]
             return f'<ol class="gallery">{"".join(items)}</ol>'
-        return self._listing([int(row) for row in rows], notes)
+        return self._listing([int(row) for row in rows], notes, head)
 
     def _card(self, row: int, note: str) -> str:
         lines = [f'<span class="note-line">{escape(note)}</span>']
@@ -140,8 +140,8 @@ class PointViews:
         number_ = f'<span class="id">#{escape(str(self.subject.patterns.ids[row]))}</span>'
         return f"<li{cls}>{self.picture(row)}{number_}{''.join(lines)}</li>"
 
-    def _listing(self, rows: list[int], notes: Sequence[str]) -> str:
-        heads, shown = ["point", ""], self._features(rows)
+    def _listing(self, rows: list[int], notes: Sequence[str], head: str) -> str:
+        heads, shown = ["point", head], self._features(rows)
         labels = self.subject.labels
         heads += ["label"] if labels is not None else []
         heads += ["answered"] if self.answers is not None else []
@@ -154,10 +154,10 @@ class PointViews:
                 mark = ' <b class="wrong">✗ wrong</b>' if self.wrong(row) else ""
                 cells.append(f"{escape(str(self.answers.predicted[row]))}{mark}")
             cells += [self._cell(row, k) for k in shown]
-            cells += [escape(self.words(row))] if self._table is None and self._words else []
-            lines.append(f"<tr>{''.join(f'<td>{one}</td>' for one in cells)}</tr>")
-        head = "".join(f'<th scope="col">{escape(one)}</th>' for one in heads)
-        body = f"<table><thead><tr>{head}</tr></thead><tbody>{''.join(lines)}</tbody></table>"
+            text = f'<td class="text">{escape(self.words(row))}</td>' if self._table is None and self._words else ""
+            lines.append(f"<tr>{''.join(f'<td>{one}</td>' for one in cells)}{text}</tr>")
+        top = "".join(f'<th scope="col">{escape(one)}</th>' for one in heads)
+        body = f'<table class="listing"><thead><tr>{top}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
         return f'<div class="scroll" tabindex="0" role="region" aria-label="points">{body}</div>'
 
     def _features(self, rows: list[int]) -> list[int]:

@@ -49,7 +49,7 @@ def explorer_of(subject: Subject, announce: Callable[[str], None] = lambda line:
 
 
 def three_points(subject: Subject) -> np.ndarray:
-    """Return the rows of three points with different patterns that are near to each other, of three labels if there are.
+    """Return the rows of three points with different patterns, near to each other, of three labels if there are.
 
     Near points of different labels show where the network tells the labels apart.
     """
@@ -74,7 +74,7 @@ def three_points(subject: Subject) -> np.ndarray:
 Plane = tuple[Float64[np.ndarray, "*d"], Float64[np.ndarray, "*d"], Float64[np.ndarray, "*d"]]
 
 
-def _plane(points: Float64[np.ndarray, n *d]) -> tuple[Plane, Float64[np.ndarray, "3 2"]]:
+def _plane(points: Float64[np.ndarray, n * d]) -> tuple[Plane, Float64[np.ndarray, "3 2"]]:
     """Return the plane in which the three points fit into the square from -1 to 1, and their places on it."""
     flat = points.reshape(3, -1)
     middle = flat.mean(0)
@@ -97,7 +97,7 @@ def _regions(subject: Subject, plane: Plane) -> tuple[Partition, float]:
             return linear_regions(subject.model, plane, ((-size, size),) * 2, max_regions=REGIONS), size
         except ValueError as error:
             if "max_regions" not in str(error) or halving == HALVINGS:
-                raise
+                raise ValueError(f"--explore cannot draw this network: {error}") from error
     raise AssertionError("the last view returns or raises")
 
 
