@@ -134,8 +134,7 @@ def inspect(
     points, known = _points_and_labels(data, labels, how)
     reading = _reading(how, points)
     patterns, model = read_network(network, points, weights, reading)
-    note = f"; tokens pooled by {reading.tokens}" if reading.tokens else ""
-    subject = Subject(short_name(network), patterns, known, model, points, how.batch_size, note)
+    subject = Subject(short_name(network), patterns, known, model, points, how.batch_size, reading.tokens)
     beside = explorer_of(subject, _announce) if explore else None
     page = inspect_page(subject, provenance(), _announce, beside)
     print(f"report: {write_report(page, out, 'inspect.html')}")

@@ -32,6 +32,13 @@ _LOST = 1e-10
 _FAR, _TIMES, _LEAST = 6.0, 1.5, 0.05
 _LISTED, _NAMED = 3, 6
 _LEVEL = 0.01
+# Where a unit must be on for the pooled sign to be positive.
+_POOLED = {
+    "mean": "at half of the tokens or more",
+    "any": "at any token",
+    "first": "at the first token",
+    "last": "at the last token",
+}
 
 
 @dataclass(frozen=True)
@@ -130,7 +137,8 @@ def _layers(found: Inspection) -> Iterator[Finding]:
         own = found.units[found.units["at"] == at]
         if own.empty:
             continue
-        told = _Layer(own, f"{name}", noun, len(subject.patterns), layer)
+        pooled = subject.tokens if subject.tokens and name.tokens else ""
+        told = _Layer(own, f"{name}", noun, len(subject.patterns), layer, pooled)
         yield from told.unused()
         yield from told.partners()
         yield from _lost(found, at, told)
@@ -145,6 +153,7 @@ class _Layer:
     noun: str
     points: int
     layer: Layer
+    pooled: str = ""
 
     def count(self, chosen: pd.Series) -> tuple[int, str]:
         """Return how many units are chosen, and the beginning of a sentence about them."""
@@ -155,6 +164,9 @@ class _Layer:
 
     def unused(self) -> Iterator[Finding]:
         """Yield units that are dead, saturated, always on or rarely on."""
+        if self.pooled and (self.units["by"] != "values").all():
+            yield from self._unused_tokens()
+            return
         status, everywhere = self.units["status"], f"on all {self.points:,} points"
         smooth = not self.layer.piecewise_affine
         positions = " at every position" if self.layer.channel_axis is not None else ""
@@ -172,6 +184,15 @@ class _Layer:
                 short = f"{self.name} {found:,} of {len(self.units):,}"
                 kind = f"{word} {self.noun}s"
                 yield Finding(level, f"{opening} {text}.", found / len(self.units), kind, short)  # type: ignore[arg-type]
+
+    def _unused_tokens(self) -> Iterator[Finding]:
+        found, opening = self.count(self.units["status"] == "dead")
+        if found and self.layer.kind not in _TWO_SIDED:
+            how, short = _POOLED[self.pooled], f"{self.name} {found:,} of {len(self.units):,}"
+            text = f"{opening} on {how} of none of the {self.points:,} points."
+            yield Finding(
+                "notable", text, found / len(self.units), f"{self.noun}s that are on {how} of no point", short
+            )
 
     def partners(self) -> Iterator[Finding]:
         """Yield duplicates, and mirrored pairs."""

@@ -50,7 +50,10 @@ _MOST_ANSWERS = 100
 
 @dataclass(frozen=True)
 class Subject:
-    """A network's patterns, its name on the page, its points' labels if they have any, and itself if it is known."""
+    """A network's patterns, its name on the page, its points' labels if they have any, and itself if it is known.
+
+    ``tokens`` says how tokens were pooled, if they were.
+    """
 
     name: str
     patterns: vq.Patterns
@@ -58,7 +61,7 @@ class Subject:
     model: nn.Module | None = None
     points: UserPoints | None = None
     batch_size: int = 256
-    note: str = ""
+    tokens: str | None = None
 
     def shown_rows(self, most: int = SHOWN) -> Int64[np.ndarray, " k"]:
         """Return the rows of evenly chosen points, all of them if there are few."""
@@ -301,6 +304,10 @@ def _unit_table(subject: Subject, readings: dict[int, LayerReading]) -> pd.DataF
         for column in ("prototype", "strongest"):
             table.loc[own, column] = pd.Series(reading.units[column].tolist(), index=own, dtype=object)
         table.loc[own, "by"] = "values"
+        if subject.tokens and subject.names[at].tokens:
+            # The signs are of pooled tokens; the values are of all.
+            for column in ("active", "status"):
+                table.loc[own, column] = reading.units[column].to_numpy()
     return table
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -16,8 +16,8 @@ import torch
 from torch import Tensor, nn
 
 from metriscope.common.model_state import Runner, in_eval_mode, random_states_kept
-from metriscope.vq import Patterns
-from metriscope.vq.capture.batches import Reader
+from metriscope.vq import Patterns, capture
+from metriscope.vq.capture.batches import Reader, split
 from metriscope.vq.capture.patterns import Layer
 
 __all__ = ["LayerName", "layer_names", "plain_names"]
@@ -32,7 +32,8 @@ _AGREEMENT = 0.99
 class LayerName:
     """How a captured layer is called on a page: the path and the type of the module that its signs come from.
 
-    ``readable`` is the name of that module if it is linear or convolutional, else empty.
+    ``readable`` is the name of that module if it is linear or convolutional, else empty; ``tokens`` says whether it has
+    several rows per point.
 
     Examples
     --------
@@ -44,6 +45,7 @@ class LayerName:
     type: str
     activation: str
     readable: str = ""
+    tokens: bool = False
 
     def __str__(self) -> str:
         return f"`{self.path}` ({self.type})"
@@ -77,15 +79,16 @@ def layer_names(model: nn.Module, batch: Any, patterns: Patterns) -> tuple[Layer
     >>> [str(name) for name in layer_names(net, x, capture(net, x))]
     ['`0` (Linear)']
     """
-    calls, points = _calls(model, batch)
-    bits = [np.asarray(patterns[:points].layer(layer.name)) for layer in patterns.layers]
-    found = [_producer(layer, own, calls) for layer, own in zip(patterns.layers, bits, strict=True)]
+    few = next(split(batch, _TRACED))
+    # Not the given patterns: their tokens or channels may be pooled.
+    signs = capture(model, few) if any(layer.seen != "module" for layer in patterns.layers) else patterns[:0]
+    whole = {layer.name: (layer, np.asarray(signs.layer(layer.name))) for layer in signs.layers}
+    calls = _calls(model, few)
+    found = [_producer(*whole.get(layer.name, (layer, None)), calls) for layer in patterns.layers]
     names = [_name(layer, call) for layer, call in zip(patterns.layers, found, strict=True)]
     often = Counter(name.path for name in names)
     return tuple(
-        LayerName(f"{name.path} → {layer.name}", name.type, name.activation, name.readable)
-        if often[name.path] > 1 and name.path != layer.name
-        else name
+        replace(name, path=f"{name.path} → {layer.name}") if often[name.path] > 1 and name.path != layer.name else name
         for name, layer in zip(names, patterns.layers, strict=True)
     )
 
@@ -94,14 +97,13 @@ def _name(layer: Layer, call: _Call | None) -> LayerName:
     if call is None or not call.name:
         return LayerName(layer.name, layer.kind, layer.kind)
     readable = call.name if isinstance(call.module, _LINEAR) else ""
-    return LayerName(call.name, type(call.module).__name__, layer.kind, readable)
+    return LayerName(call.name, type(call.module).__name__, layer.kind, readable, call.returned.ndim > 2)
 
 
-def _calls(model: nn.Module, batch: Any) -> tuple[list[_Call], int]:
-    """Return the calls of all innermost modules on a few points, in order."""
+def _calls(model: nn.Module, batch: Any) -> list[_Call]:
+    """Return the calls of all innermost modules, in order."""
     run, calls = Runner(model, None), list[_Call]()
     read = Reader(model, run.device)(batch)
-    few = read.take(torch.arange(min(_TRACED, read.points)))
 
     def note(name: str) -> Callable[[nn.Module, tuple[Any, ...], Any], None]:
         def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
@@ -118,18 +120,18 @@ def _calls(model: nn.Module, batch: Any) -> tuple[list[_Call], int]:
     ]
     try:
         with random_states_kept(), in_eval_mode(model), torch.no_grad():
-            run(*few.args, **few.kwargs)
+            run(*read.args, **read.kwargs)
     finally:
         for handle in handles:
             handle.remove()
-    return calls, few.points
+    return calls
 
 
-def _producer(layer: Layer, bits: np.ndarray, calls: Sequence[_Call]) -> _Call | None:
+def _producer(layer: Layer, bits: np.ndarray | None, calls: Sequence[_Call]) -> _Call | None:
     """Return the call whose output a layer's signs are of: linear if only normalization lies between."""
     own = [at for at, call in enumerate(calls) if call.name == layer.name]
     known = layer.seen == "module" and len(own) == 1
-    found = _giver(calls, own[0]) if known else _by_signs(layer, bits, calls)
+    found = _giver(calls, own[0]) if known else None if bits is None else _by_signs(layer, bits, calls)
     if found is None:
         return None
     at = found

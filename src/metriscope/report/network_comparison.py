@@ -16,8 +16,9 @@ from metriscope.reading.inspection import LEVEL, PERMUTATIONS, Comparison, Subje
 from metriscope.report.document import Block, Details, Page, Panel, Prose, Section, Table
 from metriscope.report.html import inline
 from metriscope.report.network_figures import gauge, heat_map, point_map, quantized
-from metriscope.report.network_pages import captured, maps_panel, network_script, network_style, plural, units_table
-from metriscope.report.numbers import number
+from metriscope.report.network_layers import units_table
+from metriscope.report.network_pages import captured, maps_panel, network_script, network_style
+from metriscope.report.numbers import number, plural
 from metriscope.report.point_views import PointViews
 
 __all__ = ["compare_page"]

@@ -141,21 +141,23 @@ class PointViews:
         return f"<li{cls}>{self.picture(row)}{number_}{''.join(lines)}</li>"
 
     def _listing(self, rows: list[int], notes: Sequence[str], head: str) -> str:
-        heads, shown = ["point", head], self._features(rows)
+        texts = self._table is None and self._words is not None
+        heads, shown = ["point", *(["text"] if texts else []), head], self._features(rows)
         labels = self.subject.labels
         heads += ["label"] if labels is not None else []
         heads += ["answered"] if self.answers is not None else []
-        heads += [self.column(k) for k in shown] if self._table is not None else ["text"] if self._words else []
+        heads += [self.column(k) for k in shown]
         lines = []
         for row, note in zip(rows, notes, strict=True):
-            cells = [escape(str(self.subject.patterns.ids[row])), escape(note)]
+            text = f'<td class="text">{escape(self.words(row))}</td>' if texts else ""
+            cells = [escape(note)]
             cells += [escape(str(labels[row]))] if labels is not None else []
             if self.answers is not None:
                 mark = ' <b class="wrong">✗ wrong</b>' if self.wrong(row) else ""
                 cells.append(f"{escape(str(self.answers.predicted[row]))}{mark}")
             cells += [self._cell(row, k) for k in shown]
-            text = f'<td class="text">{escape(self.words(row))}</td>' if self._table is None and self._words else ""
-            lines.append(f"<tr>{''.join(f'<td>{one}</td>' for one in cells)}{text}</tr>")
+            first = f"<td>{escape(str(self.subject.patterns.ids[row]))}</td>{text}"
+            lines.append(f"<tr>{first}{''.join(f'<td>{one}</td>' for one in cells)}</tr>")
         top = "".join(f'<th scope="col">{escape(one)}</th>' for one in heads)
         body = f'<table class="listing"><thead><tr>{top}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
         return f'<div class="scroll" tabindex="0" role="region" aria-label="points">{body}</div>'
