@@ -57,10 +57,12 @@ def test_a_folder_of_pictures_is_read_with_its_subfolders_as_labels(place):
     first = np.asarray(Image.open(place / "pets" / "cats" / "1.png")) / 255
     np.testing.assert_allclose(found.take(np.array([0]))[0, 0], first, atol=1e-6)
     np.testing.assert_array_equal(found.pictures(np.array([0]))[0, :, :, 0], np.round(255 * first))
-    assert main(["inspect", "nets.py:cnn", "--data", "pets", "--conv", "channels", "--batch-size", "5"]) == 0
+    assert main(["inspect", "nets.py:cnn", "--data", "pets", "--batch-size", "5"]) == 0
     text = (place / "out" / "inspect.html").read_text("utf-8")
     assert "label cats" in text
-    assert "12 points, 3 signs per point" in text
+    assert "12 points, 300 signs per point" in text
+    assert main(["inspect", "nets.py:cnn", "--data", "pets", "--conv", "channels"]) == 0
+    assert "12 points, 3 signs per point" in (place / "out" / "inspect.html").read_text("utf-8")
 
 
 def test_pictures_of_different_sizes_need_one_to_be_named(place, capsys):

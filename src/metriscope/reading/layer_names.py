@@ -82,9 +82,9 @@ def layer_names(model: nn.Module, batch: Any, patterns: Patterns) -> tuple[Layer
     few = next(split(batch, _TRACED))
     # Not the given patterns: their tokens or channels may be pooled.
     signs = capture(model, few) if any(layer.seen != "module" for layer in patterns.layers) else patterns[:0]
-    whole = {layer.name: (layer, np.asarray(signs.layer(layer.name))) for layer in signs.layers}
+    bits = {layer.name: (layer, np.asarray(signs.layer(layer.name))) for layer in signs.layers}
     calls = _calls(model, few)
-    found = [_producer(*whole.get(layer.name, (layer, None)), calls) for layer in patterns.layers]
+    found = [_producer(layer, bits.get(layer.name), calls) for layer in patterns.layers]
     names = [_name(layer, call) for layer, call in zip(patterns.layers, found, strict=True)]
     often = Counter(name.path for name in names)
     return tuple(
@@ -127,11 +127,11 @@ def _calls(model: nn.Module, batch: Any) -> list[_Call]:
     return calls
 
 
-def _producer(layer: Layer, bits: np.ndarray | None, calls: Sequence[_Call]) -> _Call | None:
+def _producer(layer: Layer, whole: tuple[Layer, np.ndarray] | None, calls: Sequence[_Call]) -> _Call | None:
     """Return the call whose output a layer's signs are of: linear if only normalization lies between."""
     own = [at for at, call in enumerate(calls) if call.name == layer.name]
     known = layer.seen == "module" and len(own) == 1
-    found = _giver(calls, own[0]) if known else None if bits is None else _by_signs(layer, bits, calls)
+    found = _giver(calls, own[0]) if known else None if whole is None else _by_signs(*whole, calls)
     if found is None:
         return None
     at = found
