@@ -13,7 +13,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from metriscope.report.document import STRENGTHS, VERDICTS, Block, Claim, Page, Verdict
-from metriscope.report.style import CYCLE, FAINT, INK, MUTED
+from metriscope.report.style import CYCLE, FAINT, GRID, INK, MUTED
 from metriscope.report.tables import cell, grid
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ __all__ = ["environment", "inline", "paragraphs", "render", "rows", "verdict_cou
 # HTML parsers need no namespace for inline SVG; without it the page contains no network address at all.
 _XMLNS = ' xmlns="http://www.w3.org/2000/svg"'
 # Colors of figures that are lighter on a dark page; their names are those of the variables in page.css.
-_THEMED = {"ink": INK, "muted": MUTED, "faint": FAINT, "published": "#8a2c6a"}
+_THEMED = {"ink": INK, "muted": MUTED, "faint": FAINT, "grid": GRID, "published": "#8a2c6a"}
 _THEMED |= {f"{i}": color for i, color in enumerate(CYCLE) if color != INK}
 _MARKS = re.compile(r"`(?P<code>[^`]+)`|\*\*(?P<bold>.+?)\*\*", re.DOTALL)
 
