@@ -2,6 +2,7 @@
 
 A mode of PyTorch's function dispatch sees modules, functions, methods and in-place forms alike, each before it runs.
 TorchScript runs below that level; where a network holds such code, a second mode hands every operator up to the first.
+Activations written by hand, such as ``torch.where(x > 0, x, 0)``, are read from operators that a probe has found.
 A layer is named by the innermost module that was running; where that module is more than an activation, the
 function follows, as in ``block.relu()``; the second use of the same name ends in ``#2``.
 """
@@ -23,16 +24,29 @@ from torch.nn.modules.module import register_module_forward_hook, register_modul
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from metriscope.vq.capture.activation_calls import CALLS, CHANNELS_FIRST, CHANNELS_LAST, Call, Reading
+from metriscope.vq.capture.activation_calls import (
+    CALLS,
+    CHANNELS_FIRST,
+    CHANNELS_LAST,
+    RECURRENT,
+    Call,
+    recurrent_gates,
+)
+from metriscope.vq.capture.operators import BY_HAND, Recipe, operator_name
 from metriscope.vq.capture.patterns import Layer
+from metriscope.vq.capture.readings import Reading
 
-__all__ = ["Functions", "HandUp", "Listener", "modules_followed"]
+__all__ = ["FORMULA", "Functions", "HandUp", "Listener", "modules_followed"]
+
+# How an activation is seen that is written by hand.
+FORMULA = "formula"
 
 
 class Listener:
     """Reads the activations that one model calls, batch after batch, and gives each a name.
 
     ``renamed`` says of which kind an operator is a part, by its number in the pass: softsign is computed from abs.
+    ``by_hand`` says which operators are activations written by hand, and how to read them.
     """
 
     def __init__(self, model: nn.Module, weights: list[Tensor]) -> None:
@@ -40,12 +54,15 @@ class Listener:
         self._weights = {weight.untyped_storage().data_ptr() for weight in weights} - {0}
         self.scripted = any(isinstance(module, torch.jit.ScriptModule) for module in self._names)
         self.renamed: dict[int, str] = {}
+        self.by_hand: dict[str, Recipe] = {}
+        self._reading = False
         self._begin(0)
 
     def _begin(self, points: int) -> None:
         self._points, self._channels_last, self._number = points, False, 0
         self._inside: list[nn.Module] = []
         self._uses: Counter[str] = Counter()
+        self._operators: Counter[str] = Counter()
 
     @abstractmethod
     def _record(self, call: Call, reading: Reading, name: str) -> None:
@@ -53,8 +70,12 @@ class Listener:
 
     def _call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a call, and read it before it runs if it is an activation: it may overwrite its own input."""
+        if self._reading:
+            return function(*args, **kwargs)
         call = CALLS.get(function)
         if call is None:
+            if function in RECURRENT:
+                return self._recurrent(function, args, kwargs)
             if function in CHANNELS_LAST or function in CHANNELS_FIRST:
                 self._channels_last = function in CHANNELS_LAST
             return function(*args, **kwargs)
@@ -62,13 +83,53 @@ class Listener:
         if reading is None:
             return function(*args, **kwargs)
         self._note(call, reading)
-        return function(*args, **kwargs) if reading.result is None else reading.result
+        result = function(*args, **kwargs) if reading.result is None else reading.result
+        self._done(result)
+        return result
+
+    def _done(self, result: Any) -> None:
+        """Take note of what the activation that was recorded last has returned."""
 
     def _note(self, call: Call, reading: Reading) -> None:
         kind = self.renamed.get(self._number, reading.kind)
         call = call.of_kind(kind) if kind else call
         self._number += 1
-        self._record(call, reading, self._name(call.kind))
+        self._take(call, reading)
+
+    def _recurrent(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run all steps of a recurrent layer and read its gates."""
+        out = function(*args, **kwargs)
+        if not kwargs and self._is_activation(args, kwargs):
+            self._channels_last, call = True, RECURRENT[function]
+            for reading in recurrent_gates(function, args, out, call.kind):
+                self._note(call, reading)
+        return out
+
+    def _operator(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
+        """Read an operator before it runs, if it is an activation written by hand, and return its key.
+
+        The key is the running module, the operator's name and how often it has run there; empty if it cannot be one.
+        """
+        name = operator_name(func)
+        if self._reading or name not in BY_HAND:
+            return ""
+        place = f"{self._names[self._inside[-1]] if self._inside else ''}:{name}"
+        self._operators[place] += 1
+        key = f"{place}#{self._operators[place]}"
+        recipe = self.by_hand.get(key)
+        if recipe is not None:
+            self._reading = True
+            reading = recipe.read(name, args, kwargs)
+            self._take(Call(recipe.kind, recipe.piecewise_affine, recipe.read, FORMULA), reading)
+        return key
+
+    def _take(self, call: Call, reading: Reading) -> None:
+        """Record an activation; what PyTorch runs for that is not the model's."""
+        self._reading = True
+        try:
+            self._record(call, reading, self._name(call.kind))
+        finally:
+            self._reading = False
 
     def _is_activation(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
         """Return whether a call is given values of points: real numbers, and not one of the model's own weights."""
@@ -142,7 +203,15 @@ class Functions(TorchFunctionMode):
 
 
 class HandUp(TorchDispatchMode):
-    """Calls every operator from Python, so that a mode of functions also sees those that compiled code runs."""
+    """Calls every operator from Python, so that a mode of functions also sees those that compiled code runs.
+
+    ``before`` is called with each first.
+    """
+
+    def __init__(self, before: Callable[..., Any]) -> None:
+        super().__init__()
+        self._before = before
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        self._before(func, args, kwargs or {})
         return func(*args, **(kwargs or {}))

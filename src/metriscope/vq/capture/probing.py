@@ -6,33 +6,21 @@ with them. Where rows are points and tokens folded into one axis, values at both
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.multiprocessing.reductions import StorageWeakRef
-from torch.overrides import _get_current_function_mode_stack
-from torch.utils._python_dispatch import TorchDispatchMode, is_traceable_wrapper_subclass
 
 from metriscope.common.model_state import attributes_kept, hooks_aside
-from metriscope.vq.capture.activation_calls import Call, Reading, Winners
+from metriscope.vq.capture.activation_calls import Call
 from metriscope.vq.capture.batches import Batch
-from metriscope.vq.capture.listening import Functions, Listener, modules_followed
+from metriscope.vq.capture.listening import FORMULA, Functions, Listener, modules_followed
 from metriscope.vq.capture.missed import MissedOperation
-from metriscope.vq.capture.operators import (
-    COMPARISONS,
-    LOOKUPS,
-    PRODUCTS,
-    USES,
-    function_role,
-    fused_function,
-    operator_name,
-    passes_values,
-    verdict,
-)
+from metriscope.vq.capture.operator_view import Event, OperatorView, operations
+from metriscope.vq.capture.operators import Recipe, function_role, fused_function
+from metriscope.vq.capture.readings import Reading, Winners
 
 __all__ = ["HEAD", "Findings", "Layout", "Probe", "other_points"]
 
@@ -89,14 +77,16 @@ class Findings:
     """What a probe of ``points`` points found.
 
     ``values`` are those of each activation; ``shared`` the names of those that do not depend on the points; ``renamed``
-    the kinds of which recorded operators are parts; ``below`` whether compiled code ran an activation; ``problem`` why
-    the model did not run on another number of points.
+    the kinds of which recorded operators are parts; ``by_hand`` the operators that are activations written by hand;
+    ``below`` whether compiled code ran an activation; ``problem`` why the model did not run on another number of
+    points.
     """
 
     points: int = 0
     values: dict[str, Tensor] = field(default_factory=dict)
     shared: set[str] = field(default_factory=set)
     renamed: dict[int, str] = field(default_factory=dict)
+    by_hand: dict[str, Recipe] = field(default_factory=dict)
     below: bool = False
     problem: str = ""
     operations: tuple[MissedOperation, ...] = ()
@@ -139,35 +129,32 @@ class Findings:
 
 def _keeps_pool(layout: Layout, reading: Reading) -> bool:
     """Return whether the axis of points is none of those that a pool slides along."""
-    return not isinstance(reading, Winners) or layout.axis < reading.values.ndim - len(reading.windows.sizes)
+    return not isinstance(reading, Winners) or layout.axis < reading.values.ndim - reading.sliding
 
 
 class Probe(Listener):
-    """Runs a model on a few points and collects findings; another probe may have ``renamed`` operators already."""
+    """Runs a model on a few points and collects findings, which may build on those of an ``earlier`` probe."""
 
-    def __init__(self, model: nn.Module, weights: list[Tensor], renamed: dict[int, str] | None = None) -> None:
+    def __init__(self, model: nn.Module, weights: list[Tensor], earlier: Findings | None = None) -> None:
         super().__init__(model, weights)
-        self.renamed = renamed or {}
-        self._model, self._view = model, OperatorView(self._place)
+        if earlier is not None:
+            self.renamed, self.by_hand = earlier.renamed, earlier.by_hand
+        self._model, self._view = model, OperatorView(self._place, self._operator)
 
     def run(self, call: Callable[..., Any], batch: Batch, hooks: bool = True) -> Findings:
         """Return the findings of one call of the model, which is left as it was; its own ``hooks`` may be left out."""
-        found = self.findings = Findings(batch.points)
+        found, view = Findings(batch.points), self._view
+        self.findings = found
         self._begin(batch.points)
         for value in (*batch.args, *batch.kwargs.values()):
             if isinstance(value, Tensor):
-                self._view.add_input(value)
+                view.add_input(value)
         following = modules_followed(self._names, self._inside)
-        with (
-            attributes_kept(self._model),
-            hooks_aside(self._model, hooks),
-            following,
-            Functions(self._call),
-            self._view,
-        ):
+        with attributes_kept(self._model), hooks_aside(self._model, hooks), following, Functions(self._call), view:
             call(*batch.args, **batch.kwargs)
-        found.renamed = {**self.renamed, **self._view.renamed}
-        found.operations = tuple(_operations(self._view.events))
+        found.renamed = {**self.renamed, **view.renamed}
+        found.by_hand = {one.key: one.recipe for one in view.events if one.recipe and one.taken}
+        found.operations = tuple(operations(view.events))
         return found
 
     def _place(self) -> tuple[str, str]:
@@ -184,14 +171,16 @@ class Probe(Listener):
             return super()._call(function, args, kwargs)
         finally:
             view.context = outer
-            if fused and not outer:
-                view.events[events:] = [Event(fused, self._place()[0])]
-            elif view.recorded > recorded:
+            if view.recorded > recorded:
                 del view.events[events:]
+            elif fused and not outer:
+                view.events[events:] = [Event(fused, self._place()[0])]
 
     def _record(self, call: Call, reading: Reading, name: str) -> None:
         found, view = self.findings, self._view
         found.values[name] = reading.values.detach().clone()
+        if call.seen == FORMULA:
+            return
         source = reading.source if isinstance(reading, Winners) else reading.values
         if not view.depends(source):
             found.shared.add(name)
@@ -199,168 +188,3 @@ class Probe(Listener):
                 view.add_input(source)
         found.below |= call.seen == "operator" and view.below
         view.record(call, source, self._number - 1)
-
-
-@dataclass(eq=False)
-class Event:
-    """An operator that ran on signals and that no layer explains.
-
-    ``role`` is what it is if it computes no units; ``below`` whether compiled code called it; ``absorbed`` whether
-    another event stands for it.
-    """
-
-    what: str
-    path: str
-    role: str = ""
-    below: bool = False
-    absorbed: bool = False
-
-
-def _operations(events: list[Event]) -> Iterator[MissedOperation]:
-    kept = Counter((one.what, one.role, one.path, one.below) for one in events if not one.absorbed)
-    for (what, role, path, below), count in kept.items():
-        reason = f"computes no units: {role}" if role else _REASONS[below]
-        yield MissedOperation(what, role or "missed", reason, count, path)
-
-
-_REASONS = ("not one of the known activations", "not one of the known activations; it ran in compiled code")
-
-
-class OperatorView(TorchDispatchMode):
-    """Watches operators on values of points, and collects those that nothing explains.
-
-    Signals are values that depend on the points: floating-point inputs, embeddings, and what is computed from them.
-    Decisions are whole numbers and truth values that depend on the points, such as ``x > 0``; those that come from
-    comparing signals remember it. ``context`` is the role of a function that is running, if it computes no units;
-    ``recorded`` counts captured activations.
-    """
-
-    def __init__(self, place: Callable[[], tuple[str, str]]) -> None:
-        super().__init__()
-        self.events: list[Event] = []
-        self.context, self.recorded, self.below = "", 0, False
-        self.renamed: dict[int, str] = {}
-        self._place = place
-        # Weak references keep the address of a storage from being used again.
-        self._signals: dict[int, StorageWeakRef] = {}
-        self._decisions: dict[int, tuple[StorageWeakRef, frozenset[Event]]] = {}
-        self._begun: tuple[str, int] | None = None
-        self._parts: dict[int, tuple[str, int, int]] = {}
-        self._powers: dict[int, tuple[int, Event]] = {}
-
-    def add_input(self, value: Tensor) -> None:
-        """Mark an input of the model: real numbers are signals, whole numbers are decisions."""
-        self._add(value, frozenset())
-
-    def _add(self, value: Tensor, events: frozenset[Event]) -> None:
-        real = value.is_floating_point() or value.is_complex() or value.is_quantized
-        for key, storage in _storages(value):
-            if real:
-                self._signals[key] = storage
-            else:
-                self._decisions[key] = storage, events
-
-    def is_signal(self, value: Tensor) -> bool:
-        """Return whether a tensor depends on the points; one without a storage of its own is taken to."""
-        keys = [key for key, _ in _storages(value)]
-        return not keys or any(key in self._signals for key in keys)
-
-    def depends(self, value: Tensor) -> bool:
-        """Return whether a tensor depends on the points in any way."""
-        return self.is_signal(value) or bool(self._decided([value]))
-
-    def record(self, call: Call, source: Tensor, number: int) -> None:
-        """Take note of a recorded activation, which may be a part: softsign is computed from abs, GELU from tanh."""
-        self.recorded += 1
-        self._begun = (call.kind, number) if call.seen == "operator" and call.kind in ("abs", "tanh") else None
-        for key, _ in _storages(source) if call.kind == "tanh" else ():
-            if key in self._powers:
-                self._powers[key][1].absorbed = True
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        # Inside a function that Python called, the mode of functions is set aside.
-        below = self.below = bool(_get_current_function_mode_stack())
-        given = list(_tensors((args, kwargs or {})))
-        signals = [value for value in given if self.is_signal(value)]
-        recorded = self.recorded
-        out = func(*args, **(kwargs or {}))
-        compared = frozenset[Event]().union(*(self._decisions[key][1] for key in self._decided(given)))
-        if signals or self._decided(given):
-            event = None if self.recorded > recorded else self._judge(func, args, signals, compared, below)
-            self._mark(operator_name(func), out, bool(signals or event), frozenset([event]) if event else compared)
-            self._follow(operator_name(func), given, out)
-        return out
-
-    def _decided(self, given: list[Tensor]) -> list[int]:
-        keys = [key for value in given for key, _ in _storages(value)]
-        return [key for key in keys if key in self._decisions and key not in self._signals]
-
-    def _judge(
-        self, func: Any, args: Any, signals: list[Tensor], compared: frozenset[Event], below: bool
-    ) -> Event | None:
-        """Note an operator that bends values, and return its event."""
-        path, kind = self._place()
-        what, role = verdict(func, args, signals, bool(compared), kind)
-        if not what:
-            return None
-        if operator_name(func) in USES:
-            for event in compared:
-                event.absorbed = True
-        found = Event(what, path, self.context or role, below)
-        self.events.append(found)
-        return found
-
-    def _mark(self, name: str, out: Any, signal: bool, events: frozenset[Event]) -> None:
-        """Mark what an operator returned; what is computed from decisions alone stays one until weights come in."""
-        if not passes_values(name):
-            return
-        events = events if name in COMPARISONS or not signal else frozenset()
-        for value in _tensors(out):
-            if signal or name in PRODUCTS or name in LOOKUPS:
-                self._add(value, events)
-            else:
-                self._decisions.update((key, (storage, events)) for key, storage in _storages(value))
-
-    def _follow(self, name: str, given: list[Tensor], out: Any) -> None:
-        """Recognize the formulas of softsign, x / (1 + |x|), tanhshrink, x - tanh(x), and the powers inside a GELU."""
-        keys = [next((key for key, _ in _storages(value)), 0) for value in given]
-        result = next((key for value in _tensors(out) for key, _ in _storages(value)), 0)
-        if self._begun and self._begun[0] == name:
-            self._parts[result] = (name, keys[0], self._begun[1])
-            self._begun = None
-        elif name in ("add", "mul") and len(keys) == 1 and keys[0] in self._parts:
-            self._parts[result] = self._parts[keys[0]]
-        elif name == "pow" and self.events and self.events[-1].what == name:
-            self._powers[result] = keys[0], self.events[-1]
-        elif name in ("add", "mul") and (inside := [key for key in keys if key in self._powers]):
-            source, power = self._powers[inside[0]]
-            if {*keys} <= {inside[0], source}:
-                self._powers[result] = source, power
-        elif len(keys) == 2 and keys[1] in self._parts:
-            kind, source, number = self._parts[keys[1]]
-            whole = {("div", "abs"): "softsign", ("sub", "tanh"): "tanhshrink"}.get((name, kind))
-            if whole and keys[0] == source:
-                self.renamed[number] = whole
-
-
-def _tensors(value: Any) -> Iterator[Tensor]:
-    if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, list | tuple):
-        for one in value:
-            yield from _tensors(one)
-    elif isinstance(value, Mapping):
-        yield from _tensors(list(value.values()))
-
-
-def _storages(value: Tensor) -> Iterator[tuple[int, StorageWeakRef]]:
-    """Yield the address of the memory that a tensor's values are in, and a weak reference to it."""
-    if is_traceable_wrapper_subclass(value):
-        for name in value.__tensor_flatten__()[0]:
-            yield from _storages(getattr(value, name))
-        return
-    try:
-        storage = value.untyped_storage()
-    except (NotImplementedError, RuntimeError):
-        return
-    yield storage._cdata, StorageWeakRef(storage)

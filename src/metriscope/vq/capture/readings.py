@@ -1,7 +1,8 @@
-"""Max pooling with the place of each window's largest element, its winner, counted within the window.
+"""What an activation tells of each unit: on which side of thresholds its value lies, or which of several values wins.
 
-Axes: ``*n`` points and channels, ``*o`` outputs along each pooled axis. PyTorch numbers a winner by its place in the
-whole input; here it is numbered by its place in its own window, in row-major order.
+Axes: N points, U units, K bits per unit; of a max pool ``*n`` points and channels, ``*o`` outputs along each pooled
+axis. PyTorch numbers a winner by its place in the whole input; here it is numbered by its place in its own window, in
+row-major order.
 """
 
 from __future__ import annotations
@@ -10,16 +11,29 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from math import prod
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["Windows", "adaptive_windows", "pool", "strided_windows"]
+__all__ = [
+    "REMOTE",
+    "Levels",
+    "Reading",
+    "Windows",
+    "Winners",
+    "adaptive_windows",
+    "in_numpy",
+    "pool",
+    "strided_windows",
+]
+__all__ += ["winners_along"]
 
+# Bounds as large as this keep a value within the range of a precision; they are no thresholds of units.
+REMOTE = 1e4
 
 Places = TypeVar("Places", Tensor, np.ndarray)
 
@@ -149,3 +163,87 @@ def _every(outer: np.ndarray, inner: np.ndarray, join: np.ufunc) -> np.ndarray:
 def _like(indices: Places, array: np.ndarray) -> Places:
     """Return an array as it is, or as a tensor on the device of the indices if they are a tensor."""
     return torch.from_numpy(array).to(indices.device) if isinstance(indices, Tensor) else array
+
+
+@dataclass(frozen=True)
+class Levels:
+    """On which side of one or several thresholds each value lies.
+
+    ``values`` must be finite, points first. ``result`` is None: the call itself must still be run. ``kind`` is that of
+    the activation if its arguments, not its name, tell.
+    """
+
+    values: Float[Tensor, "n ..."]
+    levels: tuple[float, ...] = (0.0,)
+    result: None = None
+    kind: str = ""
+
+    @property
+    def bits(self) -> int:
+        """Return the number of thresholds."""
+        return len(self.levels)
+
+    def write(self, rows: slice, out: Bool[np.ndarray, "n u k"]) -> None:
+        """Write the bits of some points, from values that NumPy can read."""
+        values = self.values.numpy()[rows].reshape(out.shape[:2])
+        for place, level in enumerate(self.levels):
+            np.greater_equal(values, level, out=out[..., place])
+
+    def tensor(self, rows: slice) -> Bool[Tensor, "n u k"]:
+        """Return the bits of some points, on the device of their values."""
+        values = self.values[rows].flatten(1) if self.values.ndim > 1 else self.values[rows, None]
+        return torch.stack([values >= level for level in self.levels], -1)
+
+
+@dataclass(frozen=True)
+class Winners:
+    """Which element of its window each output of a max pool is, and ``result``, the return value for ``source``.
+
+    ``sliding`` is the number of the last axes of ``values`` along which there are windows.
+    """
+
+    values: Float[Tensor, "n ..."]
+    indices: Int[Tensor, "n ..."]
+    windows: Windows
+    result: Any
+    source: Float[Tensor, "n ..."]
+    kind: str = ""
+    sliding: int = 0
+
+    @property
+    def bits(self) -> int:
+        """Return the number of elements in a window."""
+        return self.windows.elements
+
+    def write(self, rows: slice, out: Bool[np.ndarray, "n u k"]) -> None:
+        """Write the bits of some points, from values that NumPy can read."""
+        places, table = self.windows.places(self.indices.numpy()[rows])
+        # "clip" because the default checks its way through a copy; every place is one of the table's.
+        np.take(table, places.reshape(-1), axis=0, out=out.reshape(places.size, -1), mode="clip")
+
+    def tensor(self, rows: slice) -> Bool[Tensor, "n u k"]:
+        """Return the bits of some points, on the device of their values."""
+        places, table = self.windows.places(self.indices[rows])
+        return table[places.flatten(1)]
+
+
+Reading: TypeAlias = Levels | Winners
+
+
+def in_numpy(values: Tensor) -> bool:
+    """Return whether NumPy can read a tensor's memory; it compares several times as fast as PyTorch."""
+    return values.device.type == "cpu" and values.dtype in (torch.float32, torch.float64)
+
+
+def winners_along(x: Float[Tensor, ...], axes: Sequence[int], smallest: bool = False) -> Winners:
+    """Return which element along whole axes is the largest, or the smallest; of equal ones, the first.
+
+    >>> winners_along(torch.tensor([[1.0, 3.0, 2.0]]), [1]).indices
+    tensor([1])
+    """
+    placed = [axis % x.ndim for axis in axes]
+    kept = [axis for axis in range(x.ndim) if axis not in placed]
+    flat = x.detach().permute(*kept, *placed).flatten(len(kept))
+    values, indices = flat.min(-1) if smallest else flat.max(-1)
+    size = flat.shape[-1]
+    return Winners(values, indices, Windows((size,), (size,), (1,), (np.zeros(1, np.int64),)), None, x.detach())
