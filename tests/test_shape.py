@@ -1,4 +1,4 @@
-"""The shape of the code: no circle of imports between modules, every study of the same six modules."""
+"""The shape of the code: no circle of imports, no long module, every study of the same six modules."""
 
 from __future__ import annotations
 
@@ -62,6 +62,11 @@ def test_a_circle_is_found_also_inside_functions_and_for_the_type_checker():
     }
     edges = {name: imported(source, set(sources)) for name, source in sources.items()}
     assert set(circle(edges)) == set(sources)
+
+
+def test_no_module_is_longer_than_400_lines():
+    lengths = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in modules().items()}
+    assert {name: length for name, length in lengths.items() if length > 400} == {}
 
 
 @pytest.mark.parametrize("study", STUDIES)
