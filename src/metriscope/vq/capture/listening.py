@@ -51,6 +51,7 @@ class Listener:
 
     def __init__(self, model: nn.Module, weights: list[Tensor]) -> None:
         self._names = {module: name for name, module in model.named_modules()}
+        self._activations = frozenset(module for module in self._names if _is_an_activation(module))
         self._weights = {weight.untyped_storage().data_ptr() for weight in weights} - {0}
         self.scripted = any(isinstance(module, torch.jit.ScriptModule) for module in self._names)
         self.renamed: dict[int, str] = {}
@@ -151,7 +152,7 @@ class Listener:
     @property
     def _own(self) -> bool:
         """Whether the innermost module is nothing but an activation."""
-        return bool(self._inside) and _is_an_activation(self._inside[-1])
+        return bool(self._inside) and self._inside[-1] in self._activations
 
     def _name(self, kind: str) -> str:
         path = self._names[self._inside[-1]] if self._inside else ""
