@@ -350,9 +350,9 @@ class Probe(Listener):
         found, view = Findings(batch.points), self._view
         self.findings = found
         self._begin(batch.points)
-        for value in (*batch.args, *batch.kwargs.values()):
+        for name, value in (*(("", one) for one in batch.args), *batch.kwargs.items()):
             if isinstance(value, Tensor):
-                view.add_input(value)
+                view.add_input(value, "mask" in name)
         following = modules_followed(self._names, self._inside)
         with attributes_kept(self._model), hooks_aside(self._model, hooks), following, Functions(self._call), view:
             call(*batch.args, **batch.kwargs)
