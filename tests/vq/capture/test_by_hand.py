@@ -207,6 +207,15 @@ def test_a_comparison_of_positions_or_of_weights_is_no_activation():
     assert [layer.kind for layer in p.layers] == ["relu"]
 
 
+def test_a_mask_that_is_handed_over_by_name_is_no_activation():
+    class Masked(nn.Module):
+        def forward(self, x, mask):
+            return F.relu(x.masked_fill(mask < 0.5, 0.0))
+
+    p = capture(Masked(), {"x": X, "mask": (points(23, 4, seed=1) > 0).float()}, strict=True)
+    assert [layer.kind for layer in p.layers] == ["relu"]
+
+
 def gates_by_hand(rnn, x):
     """Return the pre-activations of every layer and direction, step by step, by the formulas of PyTorch's docs."""
     kind = type(rnn).__name__

@@ -100,9 +100,12 @@ class OperatorView(TorchDispatchMode):
         self._decisions: dict[int, tuple[StorageWeakRef, frozenset[Event]]] = {}
         self._formulas = Formulas(self.renamed)
 
-    def add_input(self, value: Tensor) -> None:
-        """Mark an input of the model: real numbers are signals, whole numbers are decisions."""
-        self._add(value, frozenset())
+    def add_input(self, value: Tensor, mask: bool = False) -> None:
+        """Mark an input of the model: real numbers are signals; whole numbers, and masks of any type, are decisions."""
+        if mask:
+            self._decisions.update((key, (storage, frozenset())) for key, storage in _storages(value))
+        else:
+            self._add(value, frozenset())
 
     def _add(self, value: Tensor, events: frozenset[Event]) -> None:
         real = value.is_floating_point() or value.is_complex() or value.is_quantized

@@ -33,12 +33,16 @@ _SMALL = 1 << 20
 
 
 def all_finite(values: Float[np.ndarray, "*n"]) -> bool:
-    """Return whether all values are finite, from their minimum and maximum, which is faster than ``isfinite``.
+    """Return whether all values are finite, in one pass where their squares are, which is faster than ``isfinite``.
 
     >>> all_finite(np.array([1.0, 2.0])), all_finite(np.array([1.0, np.nan]))
     (True, False)
     """
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
+        if values.flags.c_contiguous and values.dtype != np.float16:
+            flat = values.reshape(-1)
+            if np.isfinite(np.dot(flat, flat)):
+                return True
         return bool(values.max() < np.inf and values.min() > -np.inf)
 
 

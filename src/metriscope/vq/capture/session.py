@@ -15,8 +15,8 @@ from metriscope.common.model_state import Runner, unwrapped
 from metriscope.common.validation import instance, one_of
 from metriscope.vq.capture.activation_calls import KINDS
 from metriscope.vq.capture.batches import Batch, Reader
+from metriscope.vq.capture.listening import Findings, Probe, other_points
 from metriscope.vq.capture.missed import Missed, MissedOperation
-from metriscope.vq.capture.probing import Findings, Probe, other_points
 from metriscope.vq.capture.watching import (
     NOT_POINTS,
     Choice,

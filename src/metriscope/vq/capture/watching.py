@@ -13,10 +13,18 @@ import numpy as np
 from torch import Tensor, nn
 
 from metriscope.vq.capture.activation_calls import Call
-from metriscope.vq.capture.listening import FORMULA, Functions, HandUp, Listener, modules_followed
+from metriscope.vq.capture.listening import (
+    FORMULA,
+    HEAD,
+    Findings,
+    Functions,
+    HandUp,
+    Layout,
+    Listener,
+    modules_followed,
+)
 from metriscope.vq.capture.packing import Pooling, all_finite, pack_reading, pack_values
 from metriscope.vq.capture.patterns import Layer
-from metriscope.vq.capture.probing import HEAD, Findings, Layout
 from metriscope.vq.capture.readings import Reading
 
 __all__ = [
