@@ -138,20 +138,37 @@ def centered_places(kernel: Num[np.ndarray, "n n"]) -> Places | None:
     >>> centered_places(np.array([[0, 4], [4, 0]])).places[:, 0].tolist()
     [1.0, -1.0]
     """
-    from scipy.linalg import eigh
-
     d = kernel.astype(np.float64)
     means = d.mean(0)
     centered = -0.5 * (d - means - means[:, None] + means.mean())
     total = float(np.trace(centered))
     if len(d) < 2 or not d.any():
         return None
-    values, vectors = eigh(centered, subset_by_index=(max(len(d) - 2, 0), len(d) - 1))
-    values, vectors = values[::-1].clip(0), vectors[:, ::-1]
+    values, vectors = _leading(centered)
     # An axis whose eigenvalue is rounding has no direction.
     values = np.where(values > 1e-9 * values[0], values, 0.0)
     vectors = vectors * np.where(vectors[np.abs(vectors).argmax(0), [0, 1]] < 0, -1, 1)
     return Places(vectors * np.sqrt(values), values / total)
+
+
+_SMALL = 50
+
+
+def _leading(matrix: Float64[np.ndarray, "n n"]) -> tuple[Float64[np.ndarray, " 2"], Float64[np.ndarray, "n 2"]]:
+    """Return the two largest eigenvalues, not below 0, and their vectors."""
+    from scipy.linalg import eigh
+    from scipy.sparse.linalg import ArpackError, eigsh
+
+    count, found = len(matrix), None
+    if count >= _SMALL:
+        try:
+            found = eigsh(matrix, k=2, v0=np.cos(np.arange(count)))
+        except ArpackError:
+            # Where most eigenvalues are equal, the iteration may not settle.
+            found = None
+    values, vectors = found or eigh(matrix, subset_by_index=(count - 2, count - 1))
+    order = np.argsort(-values)
+    return values[order].clip(0), vectors[:, order]
 
 
 class ClassDistances(NamedTuple):

@@ -204,27 +204,31 @@ def _viridis(share: Float64[np.ndarray, "r c"]) -> np.ndarray:
 def gauge(value: float, null: np.ndarray, interval: tuple[float, float] | None) -> str:
     """Return an alignment on a line from 0 to 1, with its interval and the band that shuffled points fall into."""
     low = min(0.0, float(null.min(initial=0)), value)
-    scale = 640 / (1 - low)
+    scale = 400 / (1 - low)
 
     def at(v: float) -> float:
-        return 30 + scale * (v - low)
+        return 20 + scale * (v - low)
 
     band = np.quantile(null, [0.025, 0.975]) if len(null) else np.zeros(2)
     left, right = at(float(band[0])), at(float(band[1]))
     parts = [f'<rect x="{at(low):g}" y="44" width="{at(1) - at(low):g}" height="14" rx="7" fill="#e3e5e8"/>']
     parts.append(f'<rect x="{left:g}" y="38" width="{max(right - left, 3):g}" height="26" fill="#8b929a"/>')
     parts.append(
-        f'<text x="{(left + right) / 2:g}" y="84" text-anchor="{"start" if left < 80 else "middle"}">'
+        f'<text x="{(left + right) / 2:g}" y="84" text-anchor="{"start" if left < 100 else "middle"}">'
         "shuffled points, 95 %</text>"
     )
     if interval is not None and np.isfinite(interval).all():
         a, b = (at(v) for v in interval)
         parts.append(f'<rect x="{a:g}" y="47" width="{max(b - a, 1):g}" height="8" fill="#0a5fae" opacity=".55"/>')
+    # The number above the mark stays on the drawing.
     x = at(value)
+    middle = min(max(x, 24), 416)
     parts.append(f'<path d="M{x:g} 36v30" stroke="#0a5fae" stroke-width="4"/>')
-    parts.append(f'<text x="{x:g}" y="26" text-anchor="middle" font-weight="600" fill="{INK}">{number(value)}</text>')
+    parts.append(
+        f'<text x="{middle:g}" y="26" text-anchor="middle" font-weight="600" fill="{INK}">{number(value)}</text>'
+    )
     for v, word in ((0.0, "0 unrelated"), (1.0, "1 the same")):
         parts.append(f'<text x="{at(v):g}" y="104" text-anchor="{"end" if v else "start"}">{word}</text>')
     words = f"alignment {number(value)}; shuffled points give {number(float(band[0]))} to {number(float(band[1]))}"
-    head = '<svg class="gauge" viewBox="0 0 700 112" role="img" aria-labelledby="gauge-title">'
+    head = '<svg class="gauge" viewBox="0 0 440 112" role="img" aria-labelledby="gauge-title">'
     return f'<div class="card">{head}<title id="gauge-title">{escape(words)}</title>{"".join(parts)}</svg></div>'
