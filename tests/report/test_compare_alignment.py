@@ -99,7 +99,7 @@ def test_the_point_that_lies_elsewhere_in_the_second_network_is_told_first():
 
 
 def test_the_second_map_is_turned_onto_the_first():
-    from metriscope.reading.inspection import turned
+    from metriscope.reading.comparison import turned
 
     rng = np.random.default_rng(0)
     first = rng.normal(size=(20, 2))

@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 
 from metriscope import vq
-from metriscope.reading.inspection import LEVEL, PERMUTATIONS, Comparison, Subject, answers, compared
+from metriscope.reading.comparison import LEVEL, PERMUTATIONS, Comparison, compared
+from metriscope.reading.inspection import Subject, answers
 from metriscope.report.document import Block, Details, Page, Panel, Prose, Section, Table
 from metriscope.report.html import inline
 from metriscope.report.network_figures import gauge, heat_map, point_map, quantized

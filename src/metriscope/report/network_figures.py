@@ -97,12 +97,11 @@ def heat_map(
     cell = max(_CELL, 7 * longest + 8) if columns <= _PRINTED else max(10, round(480 / columns))
     tall = _CELL if rows <= _PRINTED else max(10, round(480 / rows))
     printed = columns <= _PRINTED and rows <= _PRINTED
-    letters = max(len(one) for one in names[0])
-    left, top = 40 + min(7 * letters, 210), 62
+    left, top = 40 + min(7 * max(len(one) for one in names[0]), 210), 62
     turned = max(len(one) for one in names[1]) * 7 > max(cell, 34)
     bottom = 34 + (round(5.2 * min(max(len(one) for one in names[1]), 26)) if turned else 16)
-    wide, high_ = left + cell * columns + (60 if turned else 16), top + tall * rows + bottom
-    wide = max(wide, left + 7 * len(titles[2]) + 10, left + 190)
+    high_ = top + tall * rows + bottom
+    wide = max(left + cell * columns + (60 if turned else 16), left + 7 * len(titles[2]) + 10, left + 190)
     parts = [
         f'<image href="{data_uri(pixels)}" x="{left}" y="{top}" width="{cell * columns}" height="{tall * rows}" '
         'preserveAspectRatio="none" style="image-rendering:pixelated"/>'
