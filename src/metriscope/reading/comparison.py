@@ -1,4 +1,4 @@
-"""Two networks on the same points, as numbers: how similar their distances are, and which points they place differently.
+"""Two networks on the same points, as numbers: how similar their distances are, and where points disagree.
 
 Axes: N points. Measures of pairs of points use an even sample of the points if there are many.
 """
