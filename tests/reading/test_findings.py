@@ -146,6 +146,24 @@ def test_labels_in_words_are_matched_with_the_outputs_that_answer_them():
     assert facts[0] == f"The network answers {POINTS - 1} of {POINTS} points correctly (99.5 %)."
 
 
+def test_labels_that_are_no_answers_judge_neither_points_nor_units():
+    labels = np.array([f"name {i}" for i in np.random.default_rng(1).integers(0, 20, POINTS)])
+    assert not [
+        one.text for one in told(seeded(dense), points(10), labels) if "answer" in one.text or "uses" in one.text
+    ]
+
+
+def test_points_that_share_their_patterns_are_not_called_novel():
+    # Every point twice, the wrong answers all in front: ties must not be broken by the order of the points.
+    net, x = seeded(dense), np.repeat(points(10)[:100], 2, 0)
+    labels = net(torch.from_numpy(x)).argmax(1).numpy()
+    labels[:40] = (labels[:40] + 1) % 3
+    subject = Subject("net", capture(net, x), labels, net, UserPoints(x))
+    found = inspected(subject)
+    assert len(found.novel) == 0
+    assert not [one for one in findings(found) if "novel" in one.text]
+
+
 def test_many_findings_of_a_kind_are_folded_into_one_sentence():
     many = [Finding("problem", f"text {i}", 1 - i / 10, "dead units", f"layer {i}") for i in range(6)]
     assert [one.text for one in _folded(many)] == [

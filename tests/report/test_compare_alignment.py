@@ -99,7 +99,7 @@ def test_the_point_that_lies_elsewhere_in_the_second_network_is_told_first():
 
 
 def test_the_second_map_is_turned_onto_the_first():
-    from metriscope.reading.inspection import turned
+    from metriscope.reading.comparison import turned
 
     rng = np.random.default_rng(0)
     first = rng.normal(size=(20, 2))
@@ -109,11 +109,13 @@ def test_the_second_map_is_turned_onto_the_first():
     np.testing.assert_allclose(turned(3 * first @ rotation, first), first, atol=1e-12)
 
 
-def test_places_have_the_distances_as_their_squared_lengths():
+@pytest.mark.parametrize("axes", [1, 2])
+@pytest.mark.parametrize("count", [2, 12, 80])
+def test_places_have_the_distances_as_their_squared_lengths(count, axes):
     from metriscope.reading.inspection import centered_places
 
     rng = np.random.default_rng(0)
-    points = rng.normal(size=(12, 2))
+    points = rng.normal(size=(count, axes))
     squared = ((points[:, None] - points) ** 2).sum(2)
     found = centered_places(squared)
     np.testing.assert_allclose(((found.places[:, None] - found.places) ** 2).sum(2), squared, atol=1e-10)

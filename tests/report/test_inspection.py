@@ -4,6 +4,7 @@ import re
 
 import numpy as np
 import pytest
+import torch
 from torch import nn
 
 from metriscope.reading.points import UserPoints
@@ -118,13 +119,15 @@ def test_any_network_can_be_compared_with_itself_and_with_a_dead_one(case):
 
 
 def own(x, labels=None, points=None):
-    net = nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(x.shape[1:])), 8), nn.ReLU(), nn.Linear(8, 3))
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(x.shape[1:])), 64), nn.ReLU(), nn.Linear(64, 3))
     return Subject("net", capture(net, x), labels, net, points or UserPoints(x))
 
 
 def test_pictures_are_embedded_once_and_novel_ones_are_shown_with_label_and_answer():
     rng = np.random.default_rng(0)
-    x = rng.random((30, 1, 12, 12)).astype(np.float32)
+    x = rng.normal(size=(30, 1, 12, 12)).astype(np.float32)
     page = inspect_page(own(x, np.arange(30) % 3), {})
     text = render(page)
     assert text.count(".thumb { background-image: url(data:image/png;base64,") == 1

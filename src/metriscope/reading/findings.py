@@ -31,7 +31,8 @@ _LOST = 1e-10
 # A point is far from all others beyond this many (robust) deviations, times the median, and shares of all signs.
 _FAR, _TIMES, _LEAST = 6.0, 1.5, 0.05
 _LISTED, _NAMED = 3, 6
-_LEVEL = 0.01
+# Significance, and novel points, from which on it is told that novel points are answered wrongly more often.
+_LEVEL, _FEWEST = 0.01, 5
 # Where a unit must be on for the pooled sign to be positive.
 _POOLED = {
     "mean": "at half of the tokens or more",
@@ -266,15 +267,24 @@ def _points(found: Inspection) -> Iterator[Finding]:
     yield from _novel_errors(found)
 
 
+def _clearly_novel(found: Inspection) -> np.ndarray:
+    """Return the most novel points, without those that only their order sets apart from points that are left out."""
+    rows, novelty = found.novel, found.novelty
+    if novelty is None or not len(rows):
+        return rows
+    last = novelty[rows[-1]]
+    return rows[novelty[rows] > last] if (novelty >= last).sum() > len(rows) else rows
+
+
 def _novel_errors(found: Inspection) -> Iterator[Finding]:
     from scipy.stats import hypergeom
 
     if found.answers is None or found.answers.right is None:
         return
-    wrong, rows = ~found.answers.right, found.novel
+    wrong, rows = ~found.answers.right, _clearly_novel(found)
     among, total = int(wrong[rows].sum()), int(wrong.sum())
     p = float(hypergeom.sf(among - 1, len(wrong), total, len(rows)))
-    if among and p < _LEVEL:
+    if among and p < _LEVEL and len(rows) >= _FEWEST:
         text = f"{among} of the {len(rows)} most novel points are answered wrongly, against {total:,} of all "
         yield Finding("notable", f"{text}{len(wrong):,}.", 0.4)
 

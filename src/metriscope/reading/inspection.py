@@ -138,20 +138,37 @@ def centered_places(kernel: Num[np.ndarray, "n n"]) -> Places | None:
     >>> centered_places(np.array([[0, 4], [4, 0]])).places[:, 0].tolist()
     [1.0, -1.0]
     """
-    from scipy.linalg import eigh
-
     d = kernel.astype(np.float64)
     means = d.mean(0)
     centered = -0.5 * (d - means - means[:, None] + means.mean())
     total = float(np.trace(centered))
     if len(d) < 2 or not d.any():
         return None
-    values, vectors = eigh(centered, subset_by_index=(max(len(d) - 2, 0), len(d) - 1))
-    values, vectors = values[::-1].clip(0), vectors[:, ::-1]
+    values, vectors = _leading(centered)
     # An axis whose eigenvalue is rounding has no direction.
     values = np.where(values > 1e-9 * values[0], values, 0.0)
     vectors = vectors * np.where(vectors[np.abs(vectors).argmax(0), [0, 1]] < 0, -1, 1)
     return Places(vectors * np.sqrt(values), values / total)
+
+
+_SMALL = 50
+
+
+def _leading(matrix: Float64[np.ndarray, "n n"]) -> tuple[Float64[np.ndarray, " 2"], Float64[np.ndarray, "n 2"]]:
+    """Return the two largest eigenvalues, not below 0, and their vectors."""
+    from scipy.linalg import eigh
+    from scipy.sparse.linalg import ArpackError, eigsh
+
+    count, found = len(matrix), None
+    if count >= _SMALL:
+        try:
+            found = eigsh(matrix, k=2, v0=np.cos(np.arange(count)))
+        except ArpackError:
+            # Where most eigenvalues are equal, the iteration may not settle.
+            found = None
+    values, vectors = found or eigh(matrix, subset_by_index=(count - 2, count - 1))
+    order = np.argsort(-values)
+    return values[order].clip(0), vectors[:, order]
 
 
 class ClassDistances(NamedTuple):
@@ -212,10 +229,11 @@ class Inspection:
 
     @property
     def novel(self) -> Int64[np.ndarray, " k"]:
-        """Return the rows of the most novel points, none if no point is."""
-        if self.novelty is None or self.novelty.max() == 0:
+        """Return the rows of the most novel points, none if no point is; one that has an equal is not novel."""
+        if self.novelty is None:
             return np.zeros(0, int)
-        return np.argsort(-self.novelty, kind="stable")[: min(NOVEL, len(self.novelty))]
+        order = np.argsort(-self.novelty, kind="stable")[:NOVEL]
+        return order[self.novelty[order] > 0]
 
     def layer_kernel(self, layer: Layer) -> Num[np.ndarray, "k k"]:
         """Return the distances of the shown points in one layer."""
@@ -227,7 +245,9 @@ def inspected(subject: Subject, announce: Callable[[str], None] = lambda line: N
     patterns = subject.patterns
     announce("running the network for its answers")
     found, seconds = answers(subject)
-    readings, unread = _readings(subject, seconds, announce)
+    # Units are judged by what they do to the right answers.
+    judged = found is not None and found.right is not None
+    readings, unread = _readings(subject, seconds, judged, announce)
     announce("measuring distances between points")
     rows = subject.shown_rows()
     novelty = None
@@ -240,7 +260,7 @@ def inspected(subject: Subject, announce: Callable[[str], None] = lambda line: N
 
 
 def _readings(
-    subject: Subject, seconds: float, announce: Callable[[str], None]
+    subject: Subject, seconds: float, judged: bool, announce: Callable[[str], None]
 ) -> tuple[dict[int, LayerReading], dict[int, str]]:
     """Read each layer as distances, until the time that a page may take is used up."""
     found: dict[int, LayerReading] = {}
@@ -259,7 +279,7 @@ def _readings(
         else:
             announce(f"reading {name.plain}")
             share = left / (len(subject.names) - at)
-            probed = _probed(subject.patterns.layers[at], share / max(seconds, 1e-9), labels)
+            probed = _probed(subject.patterns.layers[at], share / max(seconds, 1e-9)) if judged else 0
             try:
                 found[at] = _moved(
                     read_layer(subject.model, name.readable, data, labels, subject.batch_size, probed), rows
@@ -269,11 +289,11 @@ def _readings(
     return found, unread
 
 
-def _probed(layer: Layer, runs: float, labels: np.ndarray | None) -> int:
-    """Return how many points to perturb units on: five runs per unit must fit; none without labels, or if too few."""
+def _probed(layer: Layer, runs: float) -> int:
+    """Return how many points to perturb units on: five runs per unit must fit; none if they are too few."""
     units = layer.shape[layer.channel_axis] if layer.channel_axis is not None else layer.width
     most = min(PROBED, int(runs / (5 * max(units, 1))))
-    return most if labels is not None and most >= 50 else 0
+    return most if most >= 50 else 0
 
 
 def _moved(reading: LayerReading, rows: np.ndarray) -> LayerReading:
@@ -313,61 +333,6 @@ def _unit_table(subject: Subject, readings: dict[int, LayerReading]) -> pd.DataF
 
 # Points at which a unit must be on, and off, for its signs to be compared with another's.
 _FEWEST = 10
-
-
-class Comparison(NamedTuple):
-    """Two networks on the same points: alignments, distances, places side by side, and where points disagree."""
-
-    whole: vq.Alignment | None
-    layers: vq.Alignment | None
-    rows: Int64[np.ndarray, " k"]
-    places: tuple[Places | None, Places | None]
-    agreement: Float64[np.ndarray, " k"]
-    nearest: tuple[Int64[np.ndarray, " k"], Int64[np.ndarray, " k"]]
-
-
-PERMUTATIONS, LEVEL = 200, 0.95
-
-
-def compared(one: Subject, two: Subject) -> Comparison:
-    """Return everything that the page of two networks shows."""
-    p, q, rows = one.patterns, two.patterns, one.shown_rows()
-    kernels = [vq.vq_kernel(each[rows]) for each in (p, q)]
-    first, second = (centered_places(kernel) for kernel in kernels)
-    if first is not None and second is not None:
-        second = Places(turned(second.places, first.places), second.shares)
-    whole = layers = None
-    if len(p) > 1:
-        whole = vq.alignment(p, q, permutations=PERMUTATIONS, interval=LEVEL)
-        layers = vq.alignment(p, q, by_layer=True)
-    nearest = [(kernel + np.diag(np.full(len(rows), np.inf))).argmin(1) for kernel in kernels]
-    return Comparison(whole, layers, rows, (first, second), agreements(*kernels), (nearest[0], nearest[1]))
-
-
-def turned(places: Float64[np.ndarray, "n 2"], onto: Float64[np.ndarray, "n 2"]) -> Float64[np.ndarray, "n 2"]:
-    """Return places rotated, mirrored and scaled to lie as near to others as they can (Procrustes).
-
-    >>> turned(np.array([[0.0, -2.0], [0.0, 2.0]]), np.array([[1.0, 0.0], [-1.0, 0.0]])).round(6).tolist()
-    [[1.0, 0.0], [-1.0, 0.0]]
-    """
-    u, s, vt = np.linalg.svd(places.T @ onto)
-    size = float((places**2).sum())
-    return places @ (u @ vt) * (s.sum() / size if size else 1.0) + 0.0
-
-
-def agreements(one: Num[np.ndarray, "n n"], two: Num[np.ndarray, "n n"]) -> Float64[np.ndarray, " n"]:
-    """Return, for each point, the correlation of its distances to all others in two networks; NaN where undefined.
-
-    >>> agreements(np.array([[0, 1, 2], [1, 0, 3], [2, 3, 0]]), np.array([[0, 2, 4], [2, 0, 6], [4, 6, 0]])).round(6)
-    array([1., 1., 1.])
-    """
-    off = ~np.eye(len(one), dtype=bool)
-    a, b = (kernel.astype(np.float64)[off].reshape(len(one), -1) for kernel in (one, two))
-    if a.shape[1] < 2:
-        return np.full(len(one), np.nan)
-    a, b = (each - each.mean(1, keepdims=True) for each in (a, b))
-    norms = np.sqrt((a * a).sum(1) * (b * b).sum(1))
-    return np.divide((a * b).sum(1), norms, out=np.full(len(one), np.nan), where=norms > 0)
 
 
 def layer_table(subject: Subject) -> pd.DataFrame:

@@ -50,6 +50,7 @@ for (const panel of $$("[data-points]")) {
   };
   const choose = chosen => {
     const set = new Set(chosen);
+    if (!set.size) $$(".brush", panel).forEach(each => each.setAttribute("hidden", ""));
     dots.forEach(each => each.forEach((dot, i) => dot.classList.toggle("dim", set.size > 0 && !set.has(i))));
     tray.replaceChildren();
     if (!set.size) return;
@@ -99,7 +100,6 @@ for (const panel of $$("[data-points]")) {
       if (!start || Math.hypot(p.x - start.x, p.y - start.y) < 12) {
         const i = nearest(p);
         if (i >= 0) heat(i);
-        $$(".brush", panel).forEach(each => each.setAttribute("hidden", ""));
         choose([]);
         return;
       }

@@ -12,7 +12,8 @@ import numpy as np
 import pandas as pd
 
 from metriscope import vq
-from metriscope.reading.inspection import LEVEL, PERMUTATIONS, Comparison, Subject, answers, compared
+from metriscope.reading.comparison import LEVEL, PERMUTATIONS, Comparison, compared
+from metriscope.reading.inspection import Subject, answers
 from metriscope.report.document import Block, Details, Page, Panel, Prose, Section, Table
 from metriscope.report.html import inline
 from metriscope.report.network_figures import gauge, heat_map, point_map, quantized
@@ -43,7 +44,7 @@ def compare_page(
     announce("drawing the page")
     sections = (
         Section("Alignment", _alignment(found, one, two)),
-        Section("Maps side by side", _maps(found, (one, two), views)),
+        Section("Maps side by side", _maps(found, (one, two), views, others)),
         Section("Where they disagree", _disagreements(found, views, others)),
         Section("Layer by layer", (_layers(found, one, two),)),
         Section("Units", (units_table(one, "-a"), units_table(two, "-b"))),
@@ -86,8 +87,21 @@ def _interval_text(found: vq.Alignment) -> str:
     return f"{LEVEL:.0%} jackknife interval {number(low)} to {number(high)}".replace("%", " %")
 
 
-def _maps(found: Comparison, subjects: tuple[Subject, Subject], views: PointViews) -> tuple[Block, ...]:
-    titles = [views.title(int(row)) for row in found.rows]
+def _title(row: int, views: PointViews, others: PointViews) -> str:
+    """Return a point's number and label, and what either network answers, as plain text."""
+    parts = [f"point {views.subject.patterns.ids[row]}"]
+    if views.subject.labels is not None:
+        parts.append(f"label {views.subject.labels[row]}")
+    for name, each in (("A", views), ("B", others)):
+        if each.answers is not None:
+            parts.append(f"{name} answers {each.answers.predicted[row]}{' (wrong)' if each.wrong(row) else ''}")
+    return ", ".join(parts)
+
+
+def _maps(
+    found: Comparison, subjects: tuple[Subject, Subject], views: PointViews, others: PointViews
+) -> tuple[Block, ...]:
+    titles = [_title(int(row), views, others) for row in found.rows]
     labels = None if subjects[0].labels is None else subjects[0].labels[found.rows]
     maps, blocks = [], []
     for key, places, subject in zip("ab", found.places, subjects, strict=True):
@@ -104,7 +118,9 @@ def _maps(found: Comparison, subjects: tuple[Subject, Subject], views: PointView
         f"near to the first as it can. {len(titles):,} of {len(subjects[0].patterns):,} points; a point that is "
         "pointed at or chosen in one map is marked in both."
     )
-    return maps_panel(maps, "", views.records(found.rows.tolist()), labels, caption), *blocks
+    either = [int(views.wrong(int(row)) or others.wrong(int(row))) for row in found.rows]
+    data = views.records(found.rows.tolist()) | {"titles": titles, "wrong": either}
+    return maps_panel(maps, "", data, labels, caption), *blocks
 
 
 def _disagreements(found: Comparison, views: PointViews, others: PointViews) -> tuple[Block, ...]:

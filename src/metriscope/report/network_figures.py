@@ -97,12 +97,11 @@ def heat_map(
     cell = max(_CELL, 7 * longest + 8) if columns <= _PRINTED else max(10, round(480 / columns))
     tall = _CELL if rows <= _PRINTED else max(10, round(480 / rows))
     printed = columns <= _PRINTED and rows <= _PRINTED
-    letters = max(len(one) for one in names[0])
-    left, top = 40 + min(7 * letters, 210), 62
+    left, top = 40 + min(7 * max(len(one) for one in names[0]), 210), 62
     turned = max(len(one) for one in names[1]) * 7 > max(cell, 34)
     bottom = 34 + (round(5.2 * min(max(len(one) for one in names[1]), 26)) if turned else 16)
-    wide, high_ = left + cell * columns + (60 if turned else 16), top + tall * rows + bottom
-    wide = max(wide, left + 7 * len(titles[2]) + 10, left + 190)
+    high_ = top + tall * rows + bottom
+    wide = max(left + cell * columns + (60 if turned else 16), left + 7 * len(titles[2]) + 10, left + 190)
     parts = [
         f'<image href="{data_uri(pixels)}" x="{left}" y="{top}" width="{cell * columns}" height="{tall * rows}" '
         'preserveAspectRatio="none" style="image-rendering:pixelated"/>'
@@ -204,27 +203,31 @@ def _viridis(share: Float64[np.ndarray, "r c"]) -> np.ndarray:
 def gauge(value: float, null: np.ndarray, interval: tuple[float, float] | None) -> str:
     """Return an alignment on a line from 0 to 1, with its interval and the band that shuffled points fall into."""
     low = min(0.0, float(null.min(initial=0)), value)
-    scale = 640 / (1 - low)
+    scale = 400 / (1 - low)
 
     def at(v: float) -> float:
-        return 30 + scale * (v - low)
+        return 20 + scale * (v - low)
 
     band = np.quantile(null, [0.025, 0.975]) if len(null) else np.zeros(2)
     left, right = at(float(band[0])), at(float(band[1]))
     parts = [f'<rect x="{at(low):g}" y="44" width="{at(1) - at(low):g}" height="14" rx="7" fill="#e3e5e8"/>']
     parts.append(f'<rect x="{left:g}" y="38" width="{max(right - left, 3):g}" height="26" fill="#8b929a"/>')
     parts.append(
-        f'<text x="{(left + right) / 2:g}" y="84" text-anchor="{"start" if left < 80 else "middle"}">'
+        f'<text x="{(left + right) / 2:g}" y="84" text-anchor="{"start" if left < 100 else "middle"}">'
         "shuffled points, 95 %</text>"
     )
     if interval is not None and np.isfinite(interval).all():
         a, b = (at(v) for v in interval)
         parts.append(f'<rect x="{a:g}" y="47" width="{max(b - a, 1):g}" height="8" fill="#0a5fae" opacity=".55"/>')
+    # The number above the mark stays on the drawing.
     x = at(value)
+    middle = min(max(x, 24), 416)
     parts.append(f'<path d="M{x:g} 36v30" stroke="#0a5fae" stroke-width="4"/>')
-    parts.append(f'<text x="{x:g}" y="26" text-anchor="middle" font-weight="600" fill="{INK}">{number(value)}</text>')
+    parts.append(
+        f'<text x="{middle:g}" y="26" text-anchor="middle" font-weight="600" fill="{INK}">{number(value)}</text>'
+    )
     for v, word in ((0.0, "0 unrelated"), (1.0, "1 the same")):
         parts.append(f'<text x="{at(v):g}" y="104" text-anchor="{"end" if v else "start"}">{word}</text>')
     words = f"alignment {number(value)}; shuffled points give {number(float(band[0]))} to {number(float(band[1]))}"
-    head = '<svg class="gauge" viewBox="0 0 700 112" role="img" aria-labelledby="gauge-title">'
+    head = '<svg class="gauge" viewBox="0 0 440 112" role="img" aria-labelledby="gauge-title">'
     return f'<div class="card">{head}<title id="gauge-title">{escape(words)}</title>{"".join(parts)}</svg></div>'

@@ -128,7 +128,7 @@ def _about(found: Inspection, at: int) -> str:
             f"Its inputs vary in {plural(len(values), 'direction')}; it measures them as unequally as if there were "
         )
         text += f"{number(float(effective), 2)} of equal weight. "
-    if np.isfinite(reading.near_information) and reading.information > TELLING:
+    if np.isfinite(reading.near_information) and reading.information > TELLING and idle < len(own):
         share = number(100 * reading.near_information, 2)
         text += (
             f"{share} % of what its {noun}s tell about the class is in the half of the rows nearest to their zero sets."
