@@ -15,7 +15,7 @@ from metriscope.studies.representation import perturbations_page as page
 from metriscope.studies.representation.accuracy import printed
 from metriscope.studies.representation.experiments import NETWORKS, PROGRAM, PublishedLevels, published_runs
 from metriscope.studies.representation.judge import STATEMENTS
-from metriscope.studies.representation.measure import Inspection
+from metriscope.studies.representation.measure import Measurer
 from metriscope.studies.representation.page import sections
 from metriscope.studies.representation.perturbations_page import HARMLESS, OFFSETS
 from metriscope.studies.representation.plan import PERTURBED, RepresentationPlan
@@ -168,7 +168,7 @@ def test_records_give_the_same_tables_and_replayed_trainings_stay_out_of_the_acc
     assert (claim.verdict, claim.origin) == ("supported", "record")
     largest = max(path.stat().st_size for path in tmp_path.glob("publishedlevels*"))
     assert largest < 12_000
-    shown = Inspection(QUICK, (), Recorded(store, found=records)).replayed()
+    shown = Measurer(QUICK, (), Recorded(store, found=records)).replayed()
     assert len(shown["replays"]) == 20
     assert set(shown["replays"]["origin"]) == {"record"}
     found = sections(None, results, (claim,))
@@ -192,7 +192,7 @@ def test_replayed_runs_are_measured_apart_from_the_others(tmp_path, monkeypatch)
     weights = {one.job: one.run.tensors() for one in some}
     ends = {one.job: {"history": one.history, "dead": one.dead} for one in some}
     finished = driver.perform(weights, once(lambda job: Result(ends[job], weights[job])), "made")
-    monkeypatch.setattr(Inspection, "view", lambda self, job, most: images())
+    monkeypatch.setattr(Measurer, "view", lambda self, job, most: images())
     # Records that come with the package would stand beside the runs of this test.
     monkeypatch.setattr("metriscope.runs.records.find", lambda study, address: None)
     plan = Chosen(**{**vars(QUICK), "chosen": tuple(weights)})

@@ -38,7 +38,7 @@ from metriscope.studies.representation.plan import PERTURBED, RepresentationComp
 from metriscope.studies.representation.train import TrainedNetwork, images, tagged
 from metriscope.studies.tidy_tables import matching
 
-__all__ = ["Inspection", "RepresentationResults", "compared", "gathered", "measure", "numbered", "ordered", "recorded"]
+__all__ = ["Measurer", "RepresentationResults", "compared", "gathered", "measure", "numbered", "ordered", "recorded"]
 
 Points = tuple[Float32[Tensor, "n d"], Int64[Tensor, " n"]]
 PLANES = ("output", "class", "mean", "sd", "distance", "inside")
@@ -104,8 +104,8 @@ def measure(plan: plans.RepresentationPlan, runs: Finished, driver: Driver) -> R
         notes.append(f"{len(kept)} runs are shown from records and were not repeated; `--retrain` trains them.")
     # Thousands of small products: several threads for each cost more than they save, far more on a busy machine.
     with threadpool_limits(limits=1):
-        results = Inspection(plan, found, driver).results((*plan.deviations(), *notes))
-        replayed = Inspection(plan, apart, driver).replayed()
+        results = Measurer(plan, found, driver).results((*plan.deviations(), *notes))
+        replayed = Measurer(plan, apart, driver).replayed()
     results = replace(results, tables={**results.tables, **replayed})
     return results if any(s.protocol for s in results.settings) else _beside_records(results, driver)
 
@@ -207,7 +207,7 @@ def gathered(
 
 
 @dataclass(frozen=True, eq=False)
-class Inspection:
+class Measurer:
     """Everything that is measured on the trained networks themselves."""
 
     plan: plans.RepresentationPlan
