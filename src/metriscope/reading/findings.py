@@ -190,10 +190,10 @@ class _Layer:
         found, opening = self.count(self.units["status"] == "dead")
         if found and self.layer.kind not in _TWO_SIDED:
             how, short = _POOLED[self.pooled], f"{self.name} {found:,} of {len(self.units):,}"
+            # Units of a sequence are on at few tokens: that a majority never is tells little.
+            level: Level = "notable" if self.pooled == "any" else "fact"
             text = f"{opening} on {how} of none of the {self.points:,} points."
-            yield Finding(
-                "notable", text, found / len(self.units), f"{self.noun}s that are on {how} of no point", short
-            )
+            yield Finding(level, text, found / len(self.units), f"{self.noun}s that are on {how} of no point", short)
 
     def partners(self) -> Iterator[Finding]:
         """Yield duplicates, and mirrored pairs."""
