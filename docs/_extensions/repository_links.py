@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 LINK = re.compile(r"\[([^\]]+)\]\(([^)#\s]+)\)")
-LABEL = re.compile(r"^\.\. _sphx_glr_gallery_(\w+)\.py:\n\n", re.MULTILINE)
 PAGES = {"README.md": "index.md", "CONTRIBUTING.md": "contributing.md", "CHANGELOG.md": "changelog.md"}
 PAGES |= {"examples": "gallery/index.rst", "docs/decisions": "decisions.md"}
 
@@ -33,21 +32,9 @@ def on_site(text: str, place: Path, docs: Path) -> str:
 
 
 def rewrite(app: Any, name: str, source: list[str]) -> None:
-    """Rewrite a page before it is parsed; examples get a title from their file's name."""
-    if name.startswith("gallery/"):
-        source[0] = LABEL.sub(lambda found: found[0] + titled(found[1]), source[0])
-    elif (place := Path(app.env.doc2path(name))).suffix == ".md":
+    """Rewrite a page before it is parsed."""
+    if (place := Path(app.env.doc2path(name))).suffix == ".md":
         source[0] = on_site(source[0], place, Path(app.srcdir))
-
-
-def titled(stem: str) -> str:
-    """Return the heading of an example.
-
-    >>> titled("small_cnn")
-    'Small CNN\\n=========\\n\\n'
-    """
-    title = stem.replace("_", " ").capitalize().replace("cnn", "CNN")
-    return f"{title}\n{'=' * len(title)}\n\n"
 
 
 def rewrite_included(app: Any, path: Path, _: str, source: list[str]) -> None:
