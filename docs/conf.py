@@ -13,6 +13,7 @@ from gallery_examples import RUN  # noqa: E402  found by the line above
 # Read by every kernel that executes a page: one look for all figures, one thread on machines that are shared.
 os.environ["MATPLOTLIBRC"] = str(HERE / "_static" / "matplotlibrc")
 os.environ.setdefault("OMP_NUM_THREADS", "1")
+os.environ["PYTHONWARNINGS"] = "ignore:IProgress not found"  # tqdm, which looks for widgets
 
 project, author, version = "Metriscope", "The Metriscope developers", __version__
 project_copyright = author
@@ -29,10 +30,13 @@ extensions = [
     "gallery_examples",
     "flowcharts",
 ]
-exclude_patterns = ["gallery/*.ipynb", "gallery/*.py", "gallery/*.md5", "_extensions", "README.md"]
+exclude_patterns = ["gallery/*.ipynb", "gallery/*.py", "_extensions"]
 language, nitpicky = "en", True
 # Docstrings describe types in words ("array of int"); only names of this package must resolve.
-nitpick_ignore_regex = [("py:(class|obj|data)", r"(?!metriscope\.).*"), ("py:.*", r"(time|torch|numpy|sklearn)\..*")]
+nitpick_ignore_regex = [
+    ("py:(class|obj|data)", r"(?!metriscope\.).*"),
+    ("py:.*", r"(time|torch|numpy|sklearn)\..*"),
+]
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_fence_as_directive = ["mermaid"]
@@ -42,6 +46,7 @@ nb_execution_raise_on_error = True
 nb_execution_in_temp = True
 nb_execution_timeout = 120
 nb_merge_streams = True
+nb_output_stderr = "remove-warn"  # code that warns stops a build with -W
 
 autodoc_typehints = "none"
 autodoc_member_order = "bysource"

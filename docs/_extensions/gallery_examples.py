@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from importlib.util import find_spec
 from pathlib import Path
 from tempfile import mkdtemp
-from textwrap import dedent, shorten
+from textwrap import dedent, wrap
 from typing import Any
 
 FOLDER = Path(mkdtemp(prefix="metriscope-gallery-"))
@@ -70,8 +70,8 @@ def draw_thumbnails(app: Any) -> None:
         printed = PRINTED.search(page.read_text(encoding="utf-8"))
         lines = dedent(printed[1]).splitlines() if printed else ["not run here"]
         drawing = Figure(figsize=(4, 2.8), facecolor="#20242a", dpi=100)
-        text = "\n".join(shorten(line, 46, placeholder=" ...") for line in lines[:11])
-        drawing.text(0.05, 0.93, text, family="monospace", size=10, color="white", va="top", linespacing=1.5)
+        text = "\n".join([part for line in lines for part in wrap(line, 28)][:7])
+        drawing.text(0.05, 0.93, text, family="monospace", size=15, color="white", va="top", linespacing=1.5)
         drawing.savefig(thumbnail, facecolor="#20242a")
 
 
