@@ -33,3 +33,11 @@ setup_zoo() {
             echo "timm and transformers could not be installed: their tests will be skipped" >&2
     fi
 }
+
+# Sphinx and what the documentation is built with; only ./test --all needs them.
+setup_docs() {
+    if ! .venv/bin/python -c 'import importlib.util as i, sys; sys.exit(not all(map(i.find_spec, ("sphinx", "furo", "myst_nb", "sphinx_gallery", "sphinx_copybutton", "sphinx_design"))))' 2>/dev/null; then
+        .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[docs]' ||
+            echo "Sphinx could not be installed: the documentation will not be built" >&2
+    fi
+}
