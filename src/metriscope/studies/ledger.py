@@ -80,7 +80,7 @@ def verdicts_page(verdicts: pd.DataFrame) -> str:
     """Return every claim with its verdict as a page in Markdown; ``verdicts`` is the table of a report."""
     found = verdicts.set_index("id")
     lines = [
-        "# All verdicts",
+        "# Every claim and its verdict",
         "",
         "Written by a program from the report of `metriscope reproduce` (quick profile, with the records of longer",
         "runs), which shows every criterion with its interval. *Exact* is a computed fact, *protocol* follows the",
