@@ -4,7 +4,8 @@ Peers are interleaved and the best of several rounds counts; compilation is left
 timed on some of the rows and scaled by the number of pairs, and the line says so. Peak memory is that of a process of
 its own, all libraries included.
 
-Kernel: ``scipy.spatial.distance.cdist``, and ``faiss.hammings`` where faiss is installed. Embedding and alignment: the
+Kernel: ``scipy.spatial.distance.cdist``, and ``faiss.hammings`` where faiss is installed, both into fresh memory; again
+in a process in which no library uses AVX-512, if the processor has it. Embedding and alignment: the
 bare float32 products of sign matrices that lie in memory already. Heat: float32 kernels, tile by tile in memory that
 is used again, two exponentials and three products per pair and scale.
 """
@@ -12,12 +13,14 @@ is used again, two exponentials and three products per pair and scale.
 from __future__ import annotations
 
 import math
+import os
 import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
 from functools import partial
 
+import numkong as nk
 import numpy as np
 import torch
 from scipy.spatial.distance import cdist
@@ -32,8 +35,10 @@ POINTS, MANY, PAIRED = 10_000, 1_000_000, 60_000
 # Points and units of the networks whose points are shuffled.
 SHUFFLED = ((2_000, 288), (2_000, 16_384), (60_000, 288), (MANY, 288))
 UNITS, SCALES = 288, np.geomspace(10, 1000, 50)
-# Bits per point; rounds; rows that faiss and scipy are timed on.
-KERNELS = ((128, 7, 10_000, 300), (1_536, 5, 2_000, 40), (16_384, 3, 300, 4))
+# Bits per point; rounds; rows that faiss and scipy are timed on; what is asked against faiss.
+KERNELS = ((128, 7, 10_000, 300, 1.3), (1_536, 5, 10_000, 40, 2.5), (16_384, 3, 300, 4, 2.5))
+# What keeps numba, faiss and PyTorch from using AVX-512; numkong is told by a call.
+NARROW = {"NUMBA_CPU_NAME": "haswell", "FAISS_SIMD_LEVEL": "AVX2", "ATEN_CPU_CAPABILITY": "avx2"}
 
 Run = Callable[[], object]
 
@@ -86,24 +91,39 @@ def kernel_lines() -> Iterator[str]:
     yield f"\nDense kernel, {POINTS:,} points, seconds"
     if not has_faiss():
         yield "faiss is not installed; its lines are left out"
-    for bits, rounds, rows, few in KERNELS:
+    for bits, rounds, rows, few, asked in KERNELS:
         p = patterns(POINTS, bits)
         signs = p.signs() > 0
-        peers: dict[str, tuple[int, Run]] = {
-            "scipy": (few, lambda signs=signs, few=few: cdist(signs[:few], signs, "hamming")),
+        peers: dict[str, tuple[int, Run, float]] = {
+            "scipy": (few, lambda signs=signs, few=few: cdist(signs[:few], signs, "hamming"), 6),
         }
         if has_faiss():
-            peers["faiss"] = rows, lambda p=p, rows=rows: by_faiss(p.packed, rows)
+            peers["faiss"] = rows, lambda p=p, rows=rows: by_faiss(p.packed, rows), asked
         assert (vq_kernel(p)[:few] == np.rint(cdist(signs[:few], signs, "hamming") * bits)).all()
         ours = {"ours": lambda p=p: vq_kernel(p), "ours, int16": lambda p=p: vq_kernel(p, dtype=np.int16)}
-        found = best({**ours, **{name: run for name, (_, run) in peers.items()}}, rounds)
-        scaled = {name: found[name] * POINTS / rows for name, (rows, _) in peers.items()}
+        found = best({**ours, **{name: run for name, (_, run, _) in peers.items()}}, rounds)
         yield f"{bits:6,} bits  ours {found['ours']:.4f}  in int16 {found['ours, int16']:.4f}"
-        for name, seconds in scaled.items():
-            timed_on = "" if peers[name][0] == POINTS else f", timed on {peers[name][0]:,} rows and scaled"
-            yield f"    {name} {seconds:.3f}{timed_on}: {verdict('faster', seconds / found['ours'], 6)}" + (
+        for name, (timed_rows, _, wanted) in peers.items():
+            seconds = found[name] * POINTS / timed_rows
+            timed_on = "" if timed_rows == POINTS else f", timed on {timed_rows:,} rows and scaled"
+            yield f"    {name} {seconds:.3f}{timed_on}: {verdict('faster', seconds / found['ours'], wanted)}" + (
                 f"; {seconds / found['ours, int16']:.1f}x in int16"
             )
+
+
+def narrow_kernel_lines() -> Iterator[str]:
+    """Yield the lines of the dense kernel from a process without AVX-512."""
+    if not any(nk.get_capabilities()[name] for name in AVX512):
+        yield "\nThis processor has no AVX-512: the lines above are those without it"
+        return
+    command, narrow = [sys.executable, __file__, "--narrow"], {**os.environ, **NARROW}
+    done = subprocess.run(command, capture_output=True, text=True, check=True, env=narrow)
+    yield f"\nWithout AVX-512 ({', '.join(f'{name}={value}' for name, value in NARROW.items())}; numkong too)"
+    yield done.stdout.strip("\n")
+
+
+# The families of numkong's kernels that use AVX-512.
+AVX512 = ("skylake", "icelake", "genoa", "turin", "sapphire", "sapphireamx", "graniteamx", "diamond")
 
 
 PEAK = """
@@ -219,9 +239,9 @@ def networks() -> Iterator[tuple[str, nn.Module, torch.Tensor]]:
     )
 
 
-def forward(model: nn.Module, x: torch.Tensor) -> None:
+def forward(model: nn.Module, x: torch.Tensor, size: int = 1024) -> None:
     with torch.inference_mode():
-        for part in x.split(1024):
+        for part in x.split(size):
             model(part)
 
 
@@ -234,10 +254,42 @@ def capture_lines() -> Iterator[str]:
         yield f"    {name}, {len(x):,} points: ours {found['ours']:.3f}, bare {found['bare']:.3f}: {line}"
 
 
+def million_lines() -> Iterator[str]:
+    """Yield what a million points of 256 bits cost: the capture, and an alignment with its interval."""
+    yield f"\n{MANY:,} points x 256 bits, 64 features"
+    layers = [nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 128), nn.ReLU(), nn.Linear(128, 10)]
+    model, x = nn.Sequential(*layers).eval(), torch.rand(MANY, 64)
+    for size in (1024, 8192):
+        runs: dict[str, Run] = {
+            "ours": partial(capture, model, x, batch_size=size),
+            "bare": partial(forward, model, x, size),
+        }
+        found = best(runs, 3)
+        line = limit("ratio", found["ours"] / found["bare"], 1.35)
+        yield f"    capture, batches of {size:,}: ours {found['ours']:.3f}, bare {found['bare']:.3f}: {line}"
+    p, q = patterns(MANY, 256), patterns(MANY, 256, 1)
+    seconds = best({"ours": partial(alignment, p, q, interval=0.95)}, 2)["ours"]
+    yield "    " + limit("alignment with its interval", seconds, 3, " s")
+
+
 def main() -> None:
+    if "--narrow" in sys.argv:
+        for name in AVX512:
+            nk.disable_capability(name)
+        for line in kernel_lines():
+            print(line, flush=True)
+        return
     print(processor())
     print(f"{torch.get_num_threads()} threads; best of several rounds, interleaved")
-    for lines in (capture_lines, kernel_lines, embedding_lines, alignment_lines, heat_lines):
+    for lines in (
+        capture_lines,
+        million_lines,
+        kernel_lines,
+        narrow_kernel_lines,
+        embedding_lines,
+        alignment_lines,
+        heat_lines,
+    ):
         for line in lines():
             print(line, flush=True)
 

@@ -153,4 +153,4 @@ def test_small_networks_learn_the_digits_and_their_pages_can_be_made(printed, fo
     page = (folder / "one" / "inspect.html").read_text(encoding="utf-8")
     assert "http" not in page.replace("http-equiv", "")
     assert page.count("<title>point ") == 1_000
-    assert "Centered alignment 0." in (folder / "two" / "compare.html").read_text(encoding="utf-8")
+    assert "alignment <strong>0." in (folder / "two" / "compare.html").read_text(encoding="utf-8")

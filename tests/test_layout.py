@@ -117,15 +117,22 @@ def dotted(node: ast.AST) -> str:
     return ast.unparse(node) if isinstance(node, ast.Attribute | ast.Name) else ""
 
 
+def loads_tensors_only(call: ast.Call) -> bool:
+    """Return whether a call is PyTorch's restricted loader, which runs no code of the file."""
+    literal = {keyword.arg: ast.unparse(keyword.value) for keyword in call.keywords}
+    return dotted(call.func) == "torch.load" and literal.get("weights_only") == "True"
+
+
 def pickling(source: str) -> list[str]:
     """Return whatever in a module could read or write a pickle."""
-    found = []
-    for node in ast.walk(ast.parse(source)):
+    found, tree = [], ast.parse(source)
+    safe = [node.func for node in ast.walk(tree) if isinstance(node, ast.Call) and loads_tensors_only(node)]
+    for node in ast.walk(tree):
         if isinstance(node, ast.Import | ast.ImportFrom):
             names = names_imported(node, "rng.py")
             found += [name for name in names if name.split(".")[0] in PICKLERS or name in PICKLING]
         elif isinstance(node, ast.Attribute) and (dotted(node) in PICKLING or node.attr == "to_pickle"):
-            found.append(dotted(node))
+            found += [] if node in safe else [dotted(node)]
         elif isinstance(node, ast.keyword) and node.arg == "allow_pickle":
             found += [] if ast.unparse(node.value) == "False" else ["allow_pickle"]
     return found
@@ -143,6 +150,8 @@ def test_no_module_reads_or_writes_a_pickle(path):
         "from joblib import dump",
         "import cloudpickle.x as y",
         "torch.load(path)",
+        "torch.load(path, weights_only=False)",
+        "torch.load(path, weights_only=safe)",
         "save = torch.save",
         "from torch import load",
         "np.load(path, allow_pickle=True)",
@@ -156,6 +165,7 @@ def test_a_pickle_is_found(source):
 
 def test_what_is_no_pickle_is_left_alone():
     assert pickling("np.load(path, allow_pickle=False)\njson.load(file)\nsafetensors.torch.load(raw)") == []
+    assert pickling("torch.load(path, map_location='cpu', weights_only=True)") == []
 
 
 def run_alone(code: str) -> dict[str, object]:

@@ -11,6 +11,7 @@ from torch import nn
 
 from metriscope.cli import main
 from metriscope.reading.networks import network_name
+from metriscope.reading.points import UserPoints
 from metriscope.vq import Patterns
 from metriscope.vq.capture.patterns import Layer
 
@@ -45,14 +46,19 @@ def test_a_network_from_a_file_is_inspected_with_and_without_weights_and_labels(
     assert main(["inspect", "nets.py:net", "--data", "x.npy"]) == 0
     assert main(["inspect", "nets.py:net", "--weights", "w.safetensors", "--data", "x.npy", "--labels", "y.npy"]) == 0
     assert capsys.readouterr().out.count("report: out/inspect.html") == 2
-    assert (place / "out" / "tables" / "inspect" / "layers.csv").read_text().splitlines()[1].startswith("1,relu,4")
+    assert (
+        (place / "out" / "tables" / "inspect" / "layers.csv")
+        .read_text()
+        .splitlines()[1]
+        .startswith("0 (Linear),1,relu,4")
+    )
 
 
 def test_networks_of_different_width_and_saved_patterns_are_compared(place):
     from metriscope.reading.networks import patterns_of
 
     assert main(["compare", "nets.py:net@w.safetensors", "nets.py:wider", "--data", "x.npy"]) == 0
-    patterns_of("nets.py:net", np.load("x.npy")).save(place / "saved")
+    patterns_of("nets.py:net", UserPoints(np.load("x.npy"))).save(place / "saved")
     assert main(["compare", "saved", "nets.py:wider", "--data", "x.npy", "--out", "two"]) == 0
 
 

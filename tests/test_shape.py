@@ -1,8 +1,10 @@
-"""The shape of the code: no circle of imports between modules, every study of the same six modules."""
+"""The shape of the code: no circle of imports, no long module, every study of the same six modules."""
 
 from __future__ import annotations
 
 import ast
+import subprocess
+import sys
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
@@ -13,7 +15,9 @@ from metriscope.studies import STUDIES
 
 PACKAGE = Path(metriscope.__file__).parent
 SIX = ("plan", "train", "measure", "judge", "figures", "page")
-STUDY_FILES = [path for name in STUDIES for path in sorted((PACKAGE / "studies" / name).rglob("*.py"))]
+# The modules of a study that hold specifications: options and jobs, and the numbers that choose what is computed.
+SPECIFICATIONS = ("plan", "experiments", "networks")
+STUDY_FILES = [(name, path) for name in STUDIES for path in sorted((PACKAGE / "studies" / name).glob("*.py"))]
 
 
 def modules() -> dict[str, Path]:
@@ -60,12 +64,19 @@ def test_a_circle_is_found_also_inside_functions_and_for_the_type_checker():
     assert set(circle(edges)) == set(sources)
 
 
+def test_no_module_is_longer_than_400_lines():
+    lengths = {name: len(path.read_text(encoding="utf-8").splitlines()) for name, path in modules().items()}
+    assert {name: length for name, length in lengths.items() if length > 400} == {}
+
+
 @pytest.mark.parametrize("study", STUDIES)
-def test_a_study_has_the_six_modules_and_no_others(study):
+def test_a_study_is_one_folder_with_the_six_modules_and_one_or_two_per_experiment(study):
     folder = PACKAGE / "studies" / study
-    assert {path.stem for path in folder.glob("*.py")} == {"__init__", *SIX}
-    for path in folder.rglob("*.py"):
-        assert path.stem in ("__init__", *SIX), path
+    found = {path.stem for path in folder.glob("*.py")}
+    assert list(folder.glob("*/*.py")) == [], "an experiment is a module, not a folder"
+    assert set(SIX) <= found
+    for name in found:
+        assert not name.endswith("_page") or name.removesuffix("_page") in found
 
 
 def holds_number(node: ast.AST) -> bool:
@@ -73,9 +84,8 @@ def holds_number(node: ast.AST) -> bool:
     return any(True for _ in numbers)
 
 
-def own_numbers(source: str) -> list[int]:
-    """Return the lines on which a module defines a number of its own: a constant, or the default of an argument."""
-    tree = ast.parse(source)
+def own_numbers(tree: ast.Module) -> list[int]:
+    """Return the lines on which code defines a number of its own: a constant, or the default of an argument."""
     assigned = [n.value for n in tree.body if isinstance(n, ast.Assign | ast.AnnAssign) and n.value is not None]
     functions = [n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef | ast.Lambda)]
     defaults = [d for f in functions for d in (*f.args.defaults, *f.args.kw_defaults) if d is not None]
@@ -87,12 +97,83 @@ def own_numbers(source: str) -> list[int]:
     return [n.lineno for n in chosen if not (isinstance(n, ast.Constant) and n.value == 0)]
 
 
-@pytest.mark.parametrize("path", [p for p in STUDY_FILES if p.stem in ("train", "measure")], ids=str)
-def test_what_trains_and_measures_has_no_numbers_of_its_own(path):
-    assert own_numbers(path.read_text(encoding="utf-8")) == []
+def defined(tree: ast.Module) -> dict[str, ast.stmt]:
+    """Return the statements of a module by the names that they define."""
+    found: dict[str, ast.stmt] = {}
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            found[node.name] = node
+        elif isinstance(node, ast.Assign | ast.AnnAssign):
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            found |= {n.id: node for target in targets for n in ast.walk(target) if isinstance(n, ast.Name)}
+    return found
 
 
-def test_a_number_of_a_modules_own_is_found():
-    assert own_numbers(
-        "A = 3\nB = ('x', 0.5)\ndef f(a, b=2):\n    c = 7\n\nclass D:\n    e: int = 4\n    f: int = 0"
-    ) == [1, 2, 3, 7]
+def origins(tree: ast.Module) -> dict[str, str]:
+    """Return where the imported names of a module come from, wherever in it they are imported."""
+    nodes = [n for n in ast.walk(tree) if isinstance(n, ast.ImportFrom)]
+    return {alias.asname or alias.name: f"{n.module}.{alias.name}" for n in nodes for alias in n.names}
+
+
+def uses(node: ast.AST, known: dict[str, str]) -> set[str]:
+    """Return what a statement refers to: names of its own module, and dotted names of others."""
+    found = {known.get(n.id, n.id) for n in ast.walk(node) if isinstance(n, ast.Name)}
+    attributes = [n for n in ast.walk(node) if isinstance(n, ast.Attribute) and isinstance(n.value, ast.Name)]
+    return found | {f"{known[n.value.id]}.{n.attr}" for n in attributes if n.value.id in known}
+
+
+def reached(sources: dict[str, str], roots: set[str]) -> dict[str, set[int]]:
+    """Return, by module, the lines of numbers in whatever the root modules use, directly or through other modules.
+
+    ``sources``: the modules that are followed, by dotted name.
+    """
+    trees = {name: ast.parse(source) for name, source in sources.items()}
+    statements = {name: defined(tree) for name, tree in trees.items()}
+    known = {name: origins(tree) for name, tree in trees.items()}
+    open_, seen = {(module, name) for module in roots for name in statements[module]}, set()
+    numbers: dict[str, set[int]] = {}
+    while open_:
+        module, name = place = open_.pop()
+        seen.add(place)
+        statement = statements[module][name]
+        if lines := own_numbers(ast.Module([statement], [])):
+            numbers.setdefault(module, set()).update(lines)
+        for used in uses(statement, known[module]):
+            owner, _, last = used.rpartition(".")
+            owner = owner or module
+            if last in statements.get(owner, {}) and (owner, last) not in seen:
+                open_.add((owner, last))
+    return numbers
+
+
+def test_what_trains_and_measures_has_no_numbers_of_its_own():
+    # An experiment's module also judges and draws, with numbers that choose nothing that is computed. So whatever
+    # `train` and `measure` of the studies use is followed from function to function, also into such modules.
+    names = {f"metriscope.studies.{study}.{path.stem}": path for study, path in STUDY_FILES}
+    sources = {
+        name: path.read_text(encoding="utf-8") for name, path in names.items() if path.stem not in SPECIFICATIONS
+    }
+    roots = {name for name in sources if name.rpartition(".")[2] in ("train", "measure")}
+    assert reached(sources, roots) == {}
+
+
+def test_a_number_of_codes_own_is_found():
+    source = "A = 3\nB = ('x', 0.5)\ndef f(a, b=2):\n    c = 7\n\nclass D:\n    e: int = 4\n    f: int = 0"
+    assert own_numbers(ast.parse(source)) == [1, 2, 3, 7]
+
+
+def test_a_number_is_found_wherever_it_is_used_from_and_not_where_it_is_only_drawn():
+    train = "from metriscope.studies import other\nfrom metriscope.studies.third import h\ndef f():\n    other.g(h)"
+    other = "A = 3\nWIDTH = 4\ndef g(x):\n    return A * x\ndef draw():\n    return WIDTH"
+    third = "\ndef h(x=0.1):\n    return x"
+    sources = {f"metriscope.studies.{k}": v for k, v in {"train": train, "other": other, "third": third}.items()}
+    found = reached(sources, {"metriscope.studies.train"})
+    assert found == {"metriscope.studies.other": {1}, "metriscope.studies.third": {2}}
+
+
+def test_specifications_load_nothing_slow():
+    names = [f"metriscope.studies.{study}.{path.stem}" for study, path in STUDY_FILES if path.stem in SPECIFICATIONS]
+    code = f"import sys, importlib\nfor name in {names!r}: importlib.import_module(name)\nprint(*sys.modules)"
+    loaded = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout.split()
+    assert len(names) >= len(STUDIES)
+    assert {"torch", "numpy", "pandas", "scipy", "matplotlib"} & set(loaded) == set()

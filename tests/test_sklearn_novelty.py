@@ -15,7 +15,7 @@ from sklearn.metrics import roc_auc_score
 
 from metriscope.rng import stream
 from metriscope.sklearn import MahalanobisNovelty
-from metriscope.sklearn.mahalanobis_novelty import ledoit_wolf_shrinkage, merge, moments, priorities
+from metriscope.sklearn.unsupervised import ledoit_wolf_shrinkage, merge, moments, priorities
 
 
 def gaussian(rows, dim, *names):

@@ -14,7 +14,16 @@ from torch import nn
 
 from metriscope.nn import Neg, OffsetL2
 from metriscope.sklearn import DistanceClassifier, DistanceRegressor
-from metriscope.sklearn.fitting import Adam, Examples, PrototypeNetwork, Recipe, Shape, batch_loss, draw_network, train
+from metriscope.sklearn.fitting import (
+    Adam,
+    Examples,
+    FitRecipe,
+    PrototypeNetwork,
+    Shape,
+    batch_loss,
+    draw_network,
+    train,
+)
 
 IRIS, WINE = load_iris(return_X_y=True), load_wine(return_X_y=True)
 FRIEDMAN = make_friedman1(400, noise=0.5, random_state=0)
@@ -178,7 +187,7 @@ def test_the_weights_of_the_lowest_held_out_loss_are_kept():
     adam = Adam(np.zeros_like(network.vector), np.zeros_like(network.vector), 0)
     # Targets are noise, so what is learned does not help on other points.
     history = train(
-        network, adam, (train_on, held_out), Recipe(50, 0.01, 20, 1, 0.0, patience=50), draws, lambda _: None
+        network, adam, (train_on, held_out), FitRecipe(50, 0.01, 20, 1, 0.0, patience=50), draws, lambda _: None
     )
     assert history.held_out[-1] > min(history.held_out)
     assert batch_loss(network, held_out) == min(history.held_out)

@@ -172,7 +172,7 @@ def test_debug_is_in_the_help_and_loads_nothing(capsys):
 
 
 def test_a_fault_of_our_own_is_not_swallowed(place, monkeypatch):
-    def broken(subject, provenance):
+    def broken(subject, provenance, announce, explorer):
         return len(None)
 
     monkeypatch.setattr("metriscope.report.network_pages.inspect_page", broken)

@@ -81,6 +81,27 @@ def _parsed(options: type[Any], name: str, arguments: list[str], about: str) -> 
     return tyro.cli(both, prog=f"metriscope {name}", description=about, args=arguments, config=settings)
 
 
+@dataclass(frozen=True)
+class HowRead:
+    """How networks are read."""
+
+    layers: Annotated[tuple[str, ...], arg(help_behavior_hint="(default: all)")] = ()
+    """Names or glob patterns of the activations to capture."""
+    conv: Literal["positions", "channels"] = "positions"
+    """Take every position of a convolution as a unit, or pool them into one sign per channel."""
+    tokens: Annotated[
+        Literal["positions", "any", "first", "last", "mean"] | None,
+        arg(help_behavior_hint="(default: mean where the data has an attention_mask, else positions)"),
+    ] = None
+    """Take every token of a sequence as units of its own, or pool them: padding does not count."""
+    device: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="(default: the network's own)")] = None
+    """Where to run, such as cpu, cuda or cuda:1."""
+    batch_size: int = 256
+    """Points to run at once."""
+    image_size: Annotated[int | None, arg(metavar="SIDE", help_behavior_hint="(default: as they are)")] = None
+    """Resize the pictures of a folder to squares of this many pixels a side."""
+
+
 def inspect(
     network: Annotated[Positional[str], arg(metavar="FACTORY")],
     /,
@@ -88,29 +109,62 @@ def inspect(
     data: Path,
     weights: Path | None = None,
     labels: Path | None = None,
-    layers: Annotated[tuple[str, ...], arg(help_behavior_hint="(default: all)")] = (),
+    how: Annotated[HowRead, tyro.conf.OmitArgPrefixes] = HowRead(),  # noqa: B008  frozen
+    explore: bool = False,
     out: Path = Path("out"),
 ) -> int:
-    """Write one self-contained page about a network: its layers, units, geometry and most novel points.
+    """Write one self-contained page about a network: findings first, then its points, layers and units.
 
     Args:
         network: package.module:factory or path/to/file.py:factory, called without arguments.
-        data: Points, a .npy file.
-        weights: The network's state_dict, a .safetensors file.
+        data: Points: a .npy file; an .npz file of named arrays, such as input_ids and attention_mask, with labels and
+            texts if it has any; or a folder of pictures, its subfolders the labels, pixels from 0 to 1.
+        weights: The network's state_dict, a .safetensors file, or a .pt file of tensors alone.
         labels: One label per point, a .npy file.
-        layers: Names or glob patterns of the layers to capture.
+        how: How the network is read.
+        explore: Write explore.html too: distances on the plane through three of the points.
         out: Folder for inspect.html and tables/inspect/.
     """
-    from metriscope.reading.networks import load_array, load_labels, patterns_of, short_name
+    from metriscope.reading.networks import read_network, short_name
+    from metriscope.report.explorer.own_plane import explorer_of
     from metriscope.report.export import write_report
     from metriscope.report.network_pages import Subject, inspect_page
     from metriscope.runs.provenance import provenance
 
-    points = load_array(data)
-    known = load_labels(labels, len(points))
-    subject = Subject(short_name(network), patterns_of(network, points, layers, weights), known)
-    print(f"report: {write_report(inspect_page(subject, provenance()), out, 'inspect.html')}")
+    points, known = _points_and_labels(data, labels, how)
+    reading = _reading(how, points)
+    patterns, model = read_network(network, points, weights, reading)
+    subject = Subject(short_name(network), patterns, known, model, points, how.batch_size, reading.tokens)
+    beside = explorer_of(subject, _announce) if explore else None
+    page = inspect_page(subject, provenance(), _announce, beside)
+    print(f"report: {write_report(page, out, 'inspect.html')}")
     return 0
+
+
+def _points_and_labels(data: Path, labels: Path | None, how: HowRead) -> tuple[Any, Any]:
+    """Return the user's points, and their labels: of a file of their own, or those that came with the points."""
+    from metriscope.reading.points import checked_labels, load_labels, load_points
+
+    points = load_points(data, how.image_size)
+    known = load_labels(labels, len(points))
+    if known is None and points.labels is not None:
+        known = checked_labels(points.labels, len(points), f"labels of {data}")
+    return points, known
+
+
+def _reading(how: HowRead, points: Any) -> Any:
+    """Return how to read a network; where padding would vote, tokens are pooled unless asked otherwise."""
+    from metriscope.reading.networks import Reading
+
+    padded = points is not None and isinstance(points.inputs, dict) and "attention_mask" in points.inputs
+    pooled = how.tokens or ("mean" if padded else "positions")
+    return Reading(how.layers, how.conv, None if pooled == "positions" else pooled, how.device, how.batch_size)
+
+
+def _announce(line: str) -> None:
+    """Tell what is being done, to whoever watches a terminal."""
+    if sys.stderr.isatty():
+        print(f"{line} ...", file=sys.stderr, flush=True)
 
 
 def compare(
@@ -120,6 +174,7 @@ def compare(
     *,
     data: Path | None = None,
     labels: Path | None = None,
+    how: Annotated[HowRead, tyro.conf.OmitArgPrefixes] = HowRead(),  # noqa: B008  frozen
     out: Path = Path("out"),
 ) -> int:
     """Compare the geometry of two networks on the same points, as one self-contained page.
@@ -127,21 +182,26 @@ def compare(
     Args:
         first: FACTORY, FACTORY@weights.safetensors, or a folder of saved patterns.
         second: The same for the other network.
-        data: Points, a .npy file.
+        data: Points: a .npy file, an .npz file of named arrays, or a folder of pictures, as for inspect.
         labels: One label per point, a .npy file.
+        how: How the networks are read.
         out: Folder for compare.html and tables/compare/.
     """
-    from metriscope.reading.networks import check_comparable, load_array, load_labels, patterns_of, short_name
+    from metriscope.reading.networks import check_comparable, read_network, short_name
+    from metriscope.reading.points import load_labels
     from metriscope.report.export import write_report
-    from metriscope.report.network_pages import Subject, compare_page
+    from metriscope.report.network_comparison import compare_page
+    from metriscope.report.network_pages import Subject
     from metriscope.runs.provenance import provenance
 
-    points = None if data is None else load_array(data)
-    one, two = (patterns_of(named, points) for named in (first, second))
+    points, known = (None, None) if data is None else _points_and_labels(data, labels, how)
+    (one, model), (two, other) = (read_network(named, points, None, _reading(how, points)) for named in (first, second))
     check_comparable(first, one, second, two)
-    known = load_labels(labels, len(one))
-    subjects = [Subject(f"{k}: {short_name(n)}", p, known) for k, n, p in (("A", first, one), ("B", second, two))]
-    print(f"report: {write_report(compare_page(subjects[0], subjects[1], provenance()), out, 'compare.html')}")
+    known = load_labels(labels, len(one)) if points is None else known
+    rows = (("A", first, one, model), ("B", second, two, other))
+    subjects = [Subject(f"{k}: {short_name(n)}", p, known, m, points, how.batch_size) for k, n, p, m in rows]
+    page = compare_page(subjects[0], subjects[1], provenance(), _announce)
+    print(f"report: {write_report(page, out, 'compare.html')}")
     return 0
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import OrderedDict
 from collections.abc import Callable
 from pathlib import Path
 
@@ -19,13 +20,17 @@ SHOWN = 1_000
 
 
 def network() -> nn.Sequential:
-    """Return the network of the demonstration: two convolutions and two linear layers.
+    """Return the network of the demonstration: two convolutions and two linear layers, by name.
 
     >>> network()(torch.zeros(2, 1, 28, 28)).shape
     torch.Size([2, 10])
     """
-    layers = [nn.Conv2d(1, 4, 5, stride=2), nn.ReLU(), nn.Conv2d(4, 8, 3, stride=2), nn.ReLU()]
-    return nn.Sequential(*layers, nn.Flatten(), nn.Linear(200, 32), nn.ReLU(), nn.Linear(32, 10))
+    layers = {
+        "conv1": nn.Conv2d(1, 4, 5, stride=2), "relu1": nn.ReLU(),
+        "conv2": nn.Conv2d(4, 8, 3, stride=2), "relu2": nn.ReLU(),
+        "flat": nn.Flatten(), "fc1": nn.Linear(200, 32), "relu3": nn.ReLU(), "fc2": nn.Linear(32, 10),
+    }  # fmt: skip
+    return nn.Sequential(OrderedDict(layers))
 
 
 def digits(seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
@@ -53,6 +58,7 @@ def write_demo(out: Path, announce: Callable[[str], None]) -> Path:
     """Train the network, keep its weights and data below ``out``, and write the page about it; return its path."""
     from safetensors.torch import save_file
 
+    from metriscope.reading.points import UserPoints
     from metriscope.report.export import write_report
     from metriscope.report.network_pages import Subject, inspect_page
     from metriscope.runs.provenance import provenance
@@ -70,5 +76,5 @@ def write_demo(out: Path, announce: Callable[[str], None]) -> Path:
     save_file(model.state_dict(), folder / "weights.safetensors")
     np.save(folder / "x.npy", new.numpy())
     np.save(folder / "y.npy", labels.numpy())
-    subject = Subject("demo", capture(model, new), labels.numpy())
+    subject = Subject("demo", capture(model, new), labels.numpy(), model, UserPoints(new.numpy()))
     return write_report(inspect_page(subject, provenance()), out, "inspect.html")

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 import metriscope as ms
 from metriscope import data, functional, probes
 from metriscope.rng import stream
-from metriscope.sklearn.mahalanobis_novelty import moments
+from metriscope.sklearn.unsupervised import moments
 from metriscope.vq import Layer, Partition, Patterns
 
 

@@ -4,7 +4,8 @@ import threading
 
 import pytest
 
-from metriscope.common.progress import progress
+from metriscope.common import progress as module
+from metriscope.common.progress import late_progress, progress
 
 
 @pytest.fixture(autouse=True)
@@ -42,3 +43,14 @@ def test_progress_leaves_no_thread_behind_even_after_an_error(capsys, monkeypatc
     for thread in set(threading.enumerate()) - before:
         thread.join(timeout=10)
         assert not thread.is_alive()
+
+
+@pytest.mark.parametrize(("patience", "total", "shown"), [(0.0, 3, True), (1e9, 3, False), (0.0, None, False)])
+def test_late_progress_is_shown_only_if_work_takes_long_and_its_end_is_known(
+    patience, total, shown, capsys, monkeypatch
+):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    monkeypatch.setattr(module, "_PATIENCE", patience)
+    with late_progress("counting", total) as show:
+        show(3)
+    assert ("counting" in capsys.readouterr().err) is shown

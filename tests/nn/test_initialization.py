@@ -13,7 +13,7 @@ from torch import nn
 import metriscope
 from metriscope.nn import init_from_clusters_, init_through_points_
 from metriscope.nn.clusters import cluster_count
-from metriscope.nn.initialization import fresh_linear
+from metriscope.nn.layers import fresh_linear
 from metriscope.rng import stream
 
 few = settings(max_examples=15, deadline=None)

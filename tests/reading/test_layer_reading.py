@@ -15,7 +15,7 @@ from torch.nn import functional as F
 import metriscope as ms
 from metriscope.data import load
 from metriscope.reading.unit_statistics import gaussian_count, near_share
-from metriscope.studies.representation.units.measure import crossings
+from metriscope.studies.representation.units import crossings
 
 ACTIVATIONS = {"relu": nn.ReLU, "abs": ms.Abs, "gelu": nn.GELU}
 CENTERS = np.array([[0.0, 0.0, 0.0, 0.0], [4.0, 0.0, 5.0, 0.0], [-4.0, 3.0, 0.0, 0.0]])

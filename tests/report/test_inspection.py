@@ -4,10 +4,14 @@ import re
 
 import numpy as np
 import pytest
+import torch
+from torch import nn
 
-from metriscope.report import Figure, Prose, Table, render
-from metriscope.report.network_pages import Subject, compare_page, inspect_page
-from metriscope.vq import Patterns
+from metriscope.reading.points import UserPoints
+from metriscope.report import Prose, render
+from metriscope.report.network_comparison import compare_page
+from metriscope.report.network_pages import Subject, inspect_page
+from metriscope.vq import Patterns, capture
 from metriscope.vq.capture.patterns import Layer
 
 OFF, ON = [0] * 5, [1] * 5
@@ -40,64 +44,55 @@ def section(page, title):
 
 
 def texts(blocks):
-    return " ".join(block.text if isinstance(block, Prose) else getattr(block, "caption", "") for block in blocks)
+    parts = [block.text if isinstance(block, Prose) else getattr(block, "html", "") for block in blocks]
+    return re.sub("<[^>]*>", "", " ".join(parts))
 
 
-@pytest.mark.parametrize("labeled", [False, True])
+@pytest.mark.parametrize("labeled", ["no labels", "one class", "two classes"])
 @pytest.mark.parametrize("names", [("only",), ("a", "b")])
 @pytest.mark.parametrize("case", CASES)
-def test_every_network_has_a_page_with_its_layers_units_and_distances(case, names, labeled):
-    labels = np.arange(len(CASES[case])) % 2 if labeled else None
+def test_every_network_has_a_page_with_findings_layers_and_units(case, names, labeled):
+    count = len(CASES[case])
+    labels = {"no labels": None, "one class": np.zeros(count, int), "two classes": np.arange(count) % 2}[labeled]
     page = inspect_page(subject(CASES[case], labels, names), {})
+    assert page.sections[0].title == "Findings"
     assert {"layers", "units"} <= {table.name for table in page.tables}
-    assert {"kernel", "activity"} <= {block.name for block in page.blocks if isinstance(block, Figure)}
     text = render(page)
     assert not re.search(r"\bnan\b", text, re.IGNORECASE)
-    assert ("undefined" in text) == (case in (*SINGULAR, "two patterns", "two points"))
+    assert '<span class="tag">' in text
 
 
 @pytest.mark.parametrize("case", SINGULAR)
 def test_where_no_distance_is_left_there_is_no_map_and_the_reason_is_told(case):
-    blocks = section(inspect_page(subject(CASES[case]), {}), "Geometry")
+    blocks = section(inspect_page(subject(CASES[case]), {}), "Map of the points")
     points = len(CASES[case])
     reason = f"all {points} points have the same pattern" if points > 1 else "there is one point only"
-    assert f"a map of the points is undefined, because {reason}" in texts(blocks)
-    assert not any(isinstance(block, Figure) and block.name == "mds-embedding" for block in blocks)
+    assert f"A map of the points is undefined, because {reason}" in texts(blocks)
+    assert all(isinstance(block, Prose) for block in blocks)
 
 
-@pytest.mark.parametrize(("case", "eigenvalue", "mean"), [("two patterns", "3.00", "2"), ("two points", "1.50", "3")])
-def test_two_patterns_lie_on_a_line_and_the_second_axis_is_said_to_be_undefined(case, eigenvalue, mean):
-    # Patterns three units apart, n and m times, have the eigenvalue 3 n m / (n + m).
-    blocks = section(inspect_page(subject(CASES[case]), {}), "Geometry")
-    assert f"Eigenvalues: {eigenvalue}. " in texts(blocks)
-    assert "so that a second axis is undefined" in texts(blocks)
+@pytest.mark.parametrize(("case", "mean"), [("two patterns", "2"), ("two points", "3")])
+def test_two_patterns_lie_on_a_line(case, mean):
+    page = inspect_page(subject(CASES[case]), {})
     # A point and itself are no two points.
-    assert f"the mean distance of two points is {mean}.00 of 5." in texts(blocks)
-    drawn = next(block for block in blocks if isinstance(block, Figure) and block.name == "mds-embedding")
-    assert drawn.svg.count("<title>point ") == len(CASES[case])
-    assert "second axis" not in drawn.svg
-
-
-def test_three_patterns_have_two_axes():
-    blocks = section(inspect_page(subject(CASES["three patterns"]), {}), "Geometry")
-    assert "undefined" not in texts(blocks)
-    assert any("second axis" in block.svg for block in blocks if isinstance(block, Figure))
+    assert f"the mean distance of two points is {mean}.00 of 5." in texts(section(page, "Distances"))
+    drawn = section(page, "Map of the points")[0].html
+    heights = re.findall(r'cy="(\d+)"', drawn)
+    assert len(heights) == len(CASES[case])
+    assert len(set(heights)) == 1
 
 
 @pytest.mark.parametrize(
     ("case", "sentence"),
     [
-        ("dead", "**No unit of net tells any two points apart**"),
-        ("always on", "**No unit of net tells any two points apart**"),
-        ("one point", "There is one point only, at which every unit is either off or on"),
-        ("two patterns", ""),
+        ("dead", "No unit tells any two of the 6 points apart"),
+        ("always on", "No unit tells any two of the 6 points apart"),
+        ("one point", "There is one point only: no unit can be called dead"),
     ],
 )
-def test_units_that_tell_nothing_apart_are_told(case, sentence):
-    blocks = section(inspect_page(subject(CASES[case]), {}), "Units")
-    assert isinstance(blocks[0], Prose) == bool(sentence)
-    assert sentence in texts(blocks)
-    assert any(isinstance(block, Table) for block in blocks)
+def test_units_that_tell_nothing_apart_are_told_first(case, sentence):
+    found = texts(section(inspect_page(subject(CASES[case]), {}), "Findings"))
+    assert found.lstrip().removeprefix("problem").removeprefix("in order").startswith(sentence)
 
 
 @pytest.mark.parametrize(
@@ -123,14 +118,69 @@ def test_any_network_can_be_compared_with_itself_and_with_a_dead_one(case):
         assert render(page)
 
 
-def test_heat_kernels_of_dead_networks_are_told_not_drawn():
-    page = compare_page(subject([OFF] * 4), subject([ON] * 4), {})
-    assert texts(section(page, "Heat kernels")).endswith("says nothing: all distances of 4 points are 0.")
+def own(x, labels=None, points=None):
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(0)
+        net = nn.Sequential(nn.Flatten(), nn.Linear(int(np.prod(x.shape[1:])), 64), nn.ReLU(), nn.Linear(64, 3))
+    return Subject("net", capture(net, x), labels, net, points or UserPoints(x))
 
 
-def test_layers_beyond_the_colors_are_said_to_be_left_out():
-    layers = tuple(Layer(f"_{i}", 1, "relu") for i in range(8))
-    page = inspect_page(Subject("deep", Patterns(layers, np.eye(8, dtype=np.uint8) << 7)), {})
-    drawn = next(block for block in page.blocks if isinstance(block, Figure) and block.name == "activity")
-    assert "The first 6 of 8 layers are drawn." in drawn.caption
-    assert all(f">_{i}<" in drawn.svg for i in range(6))
+def test_pictures_are_embedded_once_and_novel_ones_are_shown_with_label_and_answer():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(30, 1, 12, 12)).astype(np.float32)
+    page = inspect_page(own(x, np.arange(30) % 3), {})
+    text = render(page)
+    assert text.count(".thumb { background-image: url(data:image/png;base64,") == 1
+    gallery = texts(section(page, "Most novel points"))
+    assert gallery.count("answered ") == gallery.count("label ") == 20
+    right = page.tables[[t.name for t in page.tables].index("novel")].frame
+    wrong = (right["answered"] != right["label"].astype(str)).sum()
+    assert gallery.count("✗ wrong") == wrong > 0
+
+
+def test_rows_of_a_table_are_shown_with_the_names_of_their_columns():
+    rng = np.random.default_rng(0)
+    x = rng.normal(size=(30, 4)).astype(np.float32)
+    x[:, 2] *= 10
+    points = UserPoints(x, columns=np.array(["age", "<b>", "income", "height"]))
+    text = render(inspect_page(own(x, points=points), {}))
+    assert "income" in text
+    assert "&lt;b&gt;" in text
+    assert "<b>" not in re.sub(r"<b>[^<]*</b>|<b [^>]*>[^<]*</b>", "", text).split("<main>")[1].split("<script")[0]
+
+
+def test_texts_are_shown_and_tokens_where_there_are_none():
+    rng = np.random.default_rng(0)
+
+    class Net(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.words, self.fc = nn.Embedding(9, 6), nn.Linear(6, 5)
+
+        def forward(self, input_ids, attention_mask):
+            return self.fc(self.words(input_ids)).relu()
+
+    ids, mask = rng.integers(0, 9, (12, 4)), np.tile([1, 1, 1, 0], (12, 1))
+    net, data = Net(), {"input_ids": ids, "attention_mask": mask}
+    subject = Subject("net", capture(net, data), None, net, UserPoints(data))
+    assert f"tokens {ids[0, 0]} {ids[0, 1]} {ids[0, 2]}" in UserPoints(data).words(np.arange(1))[0]
+    assert "tokens " in render(inspect_page(subject, {}))
+    told = UserPoints(data, texts=np.array([f"sentence {i}" for i in range(12)]))
+    subject = Subject("net", subject.patterns, None, net, told)
+    assert "sentence 3" in render(inspect_page(subject, {}))
+
+
+def test_the_page_runs_its_own_script_and_no_other():
+    text = render(inspect_page(subject(CASES["three patterns"]), {}))
+    policy = re.search(r'Content-Security-Policy" content="([^"]+)"', text)[1]
+    assert re.search(r"script-src 'sha256-[A-Za-z0-9+/=]{44}'; base-uri 'none'", policy)
+    assert len(re.findall(r"<script>", text)) == 1
+    assert not re.search(r"https?://", text)
+
+
+def test_layers_beyond_what_a_page_holds_are_said_to_be_left_out():
+    layers = tuple(Layer(f"_{i}", 1, "relu") for i in range(24))
+    packed = np.tile(np.eye(8, dtype=np.uint8) << 7, (1, 3))
+    page = inspect_page(Subject("deep", Patterns(layers, packed)), {})
+    panel = next(block for block in section(page, "Layers and units") if getattr(block, "name", "") == "layers")
+    assert panel.caption == "16 of 24 layers, evenly chosen."

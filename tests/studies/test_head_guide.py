@@ -7,7 +7,7 @@ import pytest
 
 from metriscope.studies import head_guide
 from metriscope.studies.head_guide import QUESTIONS, answer, caution, page, scores
-from metriscope.studies.heads.contests.plan import CONTESTS
+from metriscope.studies.heads.plan import CONTESTS
 
 PAGE = Path(__file__).parents[2] / "docs" / "choosing-a-head.md"
 

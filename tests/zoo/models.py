@@ -72,7 +72,7 @@ TRANSFORMERS: Mapping[str, Mapping[str, Any]] = {
     "Mistral": _KEYS,
     "Mixtral": {**_KEYS, "num_local_experts": 3},
     "MobileBert": {**_TEXT, "embedding_size": 16, "intra_bottleneck_size": 16, "true_hidden_size": 16},
-    "Nystromformer": {**_TEXT, "num_landmarks": 4},
+    "Nystromformer": {**_TEXT, "num_landmarks": 4, "segment_means_seq_len": 8},
     "OPT": {
         "hidden_size": 16,
         "num_hidden_layers": 2,
@@ -161,7 +161,7 @@ def _transformers(name: str) -> tuple[nn.Module, dict[str, Tensor]]:
     model = getattr(transformers, f"{stem}Model")(getattr(transformers, f"{stem}Config")(**sizes)).eval()
     if "image_size" in sizes:
         return model, {"pixel_values": torch.randn(POINTS, 3, sizes["image_size"], sizes["image_size"])}
-    words = torch.randint(3, 50, (POINTS, 7))
+    words = torch.randint(3, 50, (POINTS, 8))
     inputs = {"input_ids": words, "attention_mask": torch.ones_like(words)}
     if model.config.is_encoder_decoder:
         inputs["decoder_input_ids"] = words[:, :4]

@@ -1,7 +1,7 @@
 """An independent capture: the input of every activation, as PyTorch's dispatcher sees it, and what it should become.
 
 It shares no code with ``metriscope.vq.capture``, which listens to calls of functions and modules: here the operators
-below Python are watched, on one pass of the whole batch. Max pools are not part of it.
+below Python are watched, on one pass of the whole batch. Of max pools, those over images are part of it.
 """
 
 from __future__ import annotations
@@ -39,7 +39,8 @@ SIGNS = {
 
 # Operators that are captured by the two ends of an interval.
 INTERVALS = {"hardtanh": ("hardtanh", "relu6"), "hardsigmoid": ("hardsigmoid",)}
-KINDS = {**SIGNS, **INTERVALS, "glu": ("glu",)}
+POOL = "max_pool2d_with_indices"
+KINDS = {**SIGNS, **INTERVALS, "glu": ("glu",), POOL: ("max_pool",)}
 
 
 @dataclass(frozen=True)
@@ -65,12 +66,49 @@ class _Watch(TorchDispatchMode):
 
 
 def _bits(name: str, values: Tensor, *options: Any) -> Tensor:
+    if name == POOL:
+        return _winners(values, *options)
     if name == "glu":
         return values.chunk(2, options[0] if options else -1)[1] >= 0
     if name in INTERVALS:
         low, high = (options or (-1, 1)) if name == "hardtanh" else (-3, 3)
         return torch.stack([values >= low, values >= high], dim=-1)
     return values >= 0
+
+
+def _winners(
+    values: Tensor, kernel: Any, stride: Any = (), padding: Any = 0, dilation: Any = 1, ceil_mode: bool = False
+) -> Tensor:
+    """Return which element of each window is the largest, one bit each: windows are laid side by side and searched."""
+    size, step, pad, space = (_two(one) for one in (kernel, stride or kernel, padding, dilation))
+    beyond = [pad[axis] + (step[axis] if ceil_mode else 0) for axis in (0, 1)]
+    wide = torch.nn.functional.pad(values.float(), (pad[1], beyond[1], pad[0], beyond[0]), value=-torch.inf)
+    count = [
+        _outputs(values.shape[2 + axis], size[axis], step[axis], pad[axis], space[axis], ceil_mode) for axis in (0, 1)
+    ]
+    parts = [
+        wide[:, :, i * space[0] :, j * space[1] :][:, :, :: step[0], :: step[1]][:, :, : count[0], : count[1]]
+        for i in range(size[0])
+        for j in range(size[1])
+    ]
+    windows = torch.stack(parts, dim=-1)
+    # NumPy finds the first of several equal values.
+    place = torch.from_numpy(windows.numpy().argmax(-1))
+    return torch.nn.functional.one_hot(place, len(parts)) > 0
+
+
+def _two(value: Any) -> tuple[int, int]:
+    numbers = tuple(value) if isinstance(value, list | tuple) else (value,)
+    return (numbers[0], numbers[-1])
+
+
+def _outputs(size: int, kernel: int, stride: int, padding: int, dilation: int, ceil_mode: bool) -> int:
+    """Return the number of windows along an axis, by the formula in PyTorch's documentation of MaxPool2d."""
+    span = size + 2 * padding - dilation * (kernel - 1) - 1
+    if not ceil_mode:
+        return span // stride + 1
+    count = -(-span // stride) + 1
+    return count - 1 if (count - 1) * stride >= size + padding else count
 
 
 def seen(model: nn.Module, inputs: Tensor | dict[str, Tensor]) -> list[tuple[str, npt.NDArray[np.bool_]]]:
@@ -121,7 +159,11 @@ def compared(patterns: Patterns, calls: list[tuple[str, npt.NDArray[np.bool_]]])
         else:
             equal += 1
             del left[place]
-    unmatched = tuple(f"{name} {signs.shape}" for name, signs in left if _layouts(signs, points))
+    dropped = sum(one.count for one in patterns.missed.operations if one.role == "dropped")
+    # Rows that are no points cannot be captured; a capture must have named as many as are left.
+    astray = [call for call in left if not _layouts(call[1], points)]
+    lost = [call for call in left if _layouts(call[1], points)] + astray[dropped:]
+    unmatched = tuple(f"{name} {signs.shape}" for name, signs in lost)
     return Outcome(equal, tuple(differing), unmatched)
 
 

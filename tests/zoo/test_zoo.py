@@ -24,6 +24,17 @@ def test_the_reference_agrees_on_a_small_network_and_notices_a_flipped_bit_and_a
     assert compared(ms.capture(model, points), calls).differing == ("1",)
 
 
+POOLS = [nn.MaxPool2d(2), nn.MaxPool2d(3, 2, 1), nn.MaxPool2d(3, 2, ceil_mode=True), nn.MaxPool2d((2, 3), (1, 2))]
+
+
+@pytest.mark.parametrize("pool", [*POOLS, nn.MaxPool2d(2, 1, 0, 2)], ids=str)
+def test_the_reference_finds_the_winner_of_every_window(pool):
+    torch.manual_seed(0)
+    model, points = nn.Sequential(nn.Conv2d(1, 3, 3), pool), torch.randn(5, 1, 11, 12)
+    found = compared(ms.capture(model, points), seen(model, points))
+    assert (found.equal, found.differing, found.unmatched) == (1, (), ())
+
+
 @pytest.mark.slow
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("library", "name"), list(architectures()))

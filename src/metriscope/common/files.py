@@ -18,17 +18,8 @@ from typing import IO
 from metriscope.common.errors import Damage, reason
 
 __all__ = [
-    "abandoned",
-    "entries",
-    "read",
-    "remove",
-    "replaced",
-    "set_aside",
-    "sha256",
-    "sync_folder",
-    "temporary",
-    "write",
-]
+    "abandoned", "entries", "read", "remove", "replaced", "set_aside", "sha256", "sync_folder", "temporary", "write",
+]  # fmt: skip
 
 TEMPORARY = ".tmp-"
 DAMAGED = "damaged"

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from time import monotonic
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from rich.progress import Progress, ProgressColumn, TaskID
 
-__all__ = ["Bars", "DownloadBar", "no_bar", "progress", "rich_bar"]
+__all__ = ["Bars", "DownloadBar", "late_progress", "no_bar", "progress", "rich_bar"]
 
 
 def _display(*columns: str | ProgressColumn, transient: bool) -> Progress:
@@ -53,6 +54,45 @@ def progress(description: str, total: int, start: int = 0) -> Iterator[Callable[
         def show(done: float) -> None:
             speed = bar.tasks[0].speed
             bar.update(task, completed=done, rate=f"{speed:,.0f}/s" if speed and speed >= 1 else "")
+
+        yield show
+
+
+# Seconds after which a bar is shown that nobody asked for.
+_PATIENCE = 2.0
+
+
+@contextmanager
+def late_progress(description: str, total: int | None) -> Iterator[Callable[[float], None]]:
+    """Show a progress bar if the block takes seconds; nothing if the total is not known.
+
+    Parameters
+    ----------
+    description : str
+        Text in front of the bar.
+    total : int or None
+        Number of steps at which the bar is full.
+
+    Yields
+    ------
+    Callable[[float], None]
+        Function to call with the number of steps done so far.
+
+    Examples
+    --------
+    >>> with late_progress("counting", total=3) as show:
+    ...     show(3)
+    """
+    started = monotonic()
+    shown: list[Callable[[float], None]] = []
+    with ExitStack() as stack:
+
+        def show(done: float) -> None:
+            if total is None or monotonic() - started < _PATIENCE:
+                return
+            if not shown:
+                shown.append(stack.enter_context(progress(description, total)))
+            shown[0](done)
 
         yield show
 

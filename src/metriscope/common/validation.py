@@ -19,26 +19,10 @@ from torch import Tensor
 from torch._C._functorch import is_functorch_wrapped_tensor
 
 __all__ = [
-    "broadcast_axes",
-    "check_shape",
-    "contiguous",
-    "covariance",
-    "described",
-    "float64_tensor",
-    "instance",
-    "integer",
-    "label_array",
-    "listed",
-    "number",
-    "one_of",
-    "plain_array",
-    "real_array",
-    "real_tensor",
-    "require_finite",
-    "require_tensors",
-    "same_precision",
-    "whole_array",
-]
+    "broadcast_axes", "check_shape", "contiguous", "covariance", "described", "float64_tensor", "instance", "integer",
+    "label_array", "listed", "number", "one_of", "plain_array", "real_array", "real_tensor", "require_finite",
+    "require_tensors", "same_precision", "whole_array",
+]  # fmt: skip
 
 T = TypeVar("T")
 Sizes = dict[str, int]

@@ -8,20 +8,6 @@ from metriscope.data.synthetic import Gaussian, random_gaussian, rotate, sphere_
 from metriscope.data.synthetic import turn as turn
 
 __all__ = [
-    "DataError",
-    "DataSet",
-    "Gaussian",
-    "Labeled",
-    "available",
-    "digest",
-    "fetch",
-    "load",
-    "mnist_5k",
-    "names",
-    "pixels",
-    "random_gaussian",
-    "read_idx",
-    "rotate",
-    "sphere_moons",
-    "two_moons",
-]
+    "DataError", "DataSet", "Gaussian", "Labeled", "available", "digest", "fetch", "load", "mnist_5k", "names",
+    "pixels", "random_gaussian", "read_idx", "rotate", "sphere_moons", "two_moons",
+]  # fmt: skip

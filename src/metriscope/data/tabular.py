@@ -20,16 +20,9 @@ if TYPE_CHECKING:
     import pandas as pd
 
 __all__ = [
-    "adult_parts",
-    "breast_cancer_parts",
-    "covertype_parts",
-    "ecg5000_parts",
-    "fsdd_parts",
-    "letter_parts",
-    "numbers",
-    "spambase_parts",
-    "wine_parts",
-]
+    "adult_parts", "breast_cancer_parts", "covertype_parts", "ecg5000_parts", "fsdd_parts", "letter_parts", "numbers",
+    "spambase_parts", "wine_parts",
+]  # fmt: skip
 
 _LETTER_TRAIN = 16_000
 _COVERTYPE_TRAIN = 11_340 + 3_780

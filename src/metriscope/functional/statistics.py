@@ -14,17 +14,9 @@ from jaxtyping import Float
 from metriscope.common.validation import instance, listed, number, real_array
 
 __all__ = [
-    "Moments",
-    "Summary",
-    "TTest",
-    "cohens_d",
-    "holm",
-    "moments",
-    "paired_test",
-    "student_test",
-    "summarize",
+    "Moments", "Summary", "TTest", "cohens_d", "holm", "moments", "paired_test", "student_test", "summarize",
     "welch_test",
-]
+]  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -13,8 +13,7 @@ from torch import nn
 from metriscope.common.validation import integer, one_of
 from metriscope.nn.activations import activation_row
 from metriscope.nn.heads import HEADS
-from metriscope.nn.initialization import fresh_linear
-from metriscope.nn.layers import Neg
+from metriscope.nn.layers import Neg, fresh_linear
 
 __all__ = ["ARCHITECTURES", "Architecture", "architectures", "build"]
 

@@ -1,7 +1,7 @@
 """Last layers of classifiers that measure distances; each returns one logit per class, and the largest wins.
 
 Axes: ``n`` points, ``d`` features, ``c`` classes. All heads are made as ``Head(in_features, out_features)``, work in
-any training loop, and can start from the features and labels of some points (:func:`init_head_`).
+any training loop, and can start from the features and labels of some points (:func:`metriscope.nn.init_head_`).
 """
 
 from __future__ import annotations
@@ -9,22 +9,18 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, NamedTuple, TypedDict
+from typing import TypedDict
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from metriscope.common.validation import float64_tensor, integer, label_array, one_of
+from metriscope.common.validation import integer, one_of
 from metriscope.functional import norm
-from metriscope.nn.initialization import draw_, fresh_linear
-from metriscope.nn.layers import Neg, OffsetL2
+from metriscope.nn.layers import Neg, OffsetL2, draw_, fresh_linear
 
-__all__ = ["HEADS", "CosineHead", "Head", "MahalanobisHead", "NearestMean", "RBFHead", "build_head", "init_head_"]
-
-# Weight of the average variance times the identity in every covariance.
-SHRINKAGE = 0.1
+__all__ = ["HEADS", "CosineHead", "Head", "MahalanobisHead", "NearestMean", "RBFHead", "build_head"]
 
 
 class Whereabouts(TypedDict):
@@ -215,7 +211,7 @@ class CosineHead(_Prototypes):
 class NearestMean(_Prototypes):
     """Class means that are set and not trained: the logit is minus the distance to the mean of a class.
 
-    Only the temperature, ``exp(log_scale)``, learns. :func:`init_head_` sets the means; before that they are random.
+    Only the temperature, ``exp(log_scale)``, learns. Means are random until :func:`metriscope.nn.init_head_` sets them.
 
     Parameters
     ----------
@@ -237,6 +233,7 @@ class NearestMean(_Prototypes):
 
     Examples
     --------
+    >>> from metriscope.nn import init_head_
     >>> head = init_head_(NearestMean(1, 2), torch.tensor([[0.0], [2.0], [8.0]]), [0, 0, 1])
     >>> head(torch.tensor([[2.0]])).tolist()
     [[-1.0, -6.0]]
@@ -342,126 +339,3 @@ def build_head(name: str, in_features: int, out_features: int, generator: torch.
     row = HEADS[one_of(name, "name", HEADS)]
     head = row.make(integer(in_features, "in_features"), integer(out_features, "out_features"), True, generator)
     return nn.Sequential(head, Neg()) if row.distance else head
-
-
-def init_head_(head: nn.Module, features: Any, labels: Any) -> nn.Module:
-    """Start a head, in place, from the features and labels of some points.
-
-    Prototypes are set to the class means; weights and factors so that each class has unit variance along the axes
-    that the head can scale. A linear layer becomes the linear discriminant of the classes (Fisher 1936): its logits
-    differ from those of the shared Mahalanobis head only by a number per point. Covariances of classes with few points
-    are mixed with that of all classes, and all with a tenth of their average variance times the identity (Friedman
-    1989, "Regularized discriminant analysis").
-
-    Parameters
-    ----------
-    head : nn.Module
-        A head of :func:`build_head`, or one of the layers that it is made of; it is changed.
-    features : array of shape (n, d)
-        What the backbone gives for some points.
-    labels : array of shape (n,)
-        Their classes, 0 to ``out_features - 1``; each class needs at least one point.
-
-    Returns
-    -------
-    nn.Module
-        The same head.
-
-    Raises
-    ------
-    ValueError
-        If the layer is no head, the shapes do not fit, or a class has no point.
-
-    Examples
-    --------
-    >>> head = init_head_(build_head("cosine", 2, 2), [[3.0, 0.0], [0.0, 2.0]], [0, 1])
-    >>> head(torch.tensor([[5.0, 0.0]])).argmax().item()
-    0
-    """
-    layer = head[0] if isinstance(head, nn.Sequential) and len(head) else head
-    start = next((rule for kind, rule in _STARTS.items() if isinstance(layer, kind)), None)
-    if start is None:
-        names = ", ".join(kind.__name__ for kind in _STARTS)
-        raise ValueError(f"head must be one of {names}, got {type(layer).__name__}")
-    classes = _classes(features, labels, (int(layer.in_features), int(layer.out_features)))  # type: ignore[arg-type]
-    with torch.no_grad():
-        start(layer, classes)
-    return head
-
-
-class _Classes(NamedTuple):
-    """Means, covariances, variances along the features, and logarithms of the shares of all classes, in float64."""
-
-    means: Float[Tensor, "c d"]
-    covs: Float[Tensor, "c d d"]
-    pooled: Float[Tensor, "d d"]
-    log_shares: Float[Tensor, " c"]
-
-
-def _classes(features: Any, labels: Any, sizes: tuple[int, int]) -> _Classes:
-    width, count = sizes
-    x = float64_tensor(features, "features", "points features", {"features": width})
-    y = torch.as_tensor(label_array(labels, "labels", len(x)).astype("int64"))
-    found = y.unique().tolist()
-    if found != list(range(count)):
-        raise ValueError(f"labels must hold every class from 0 to {count - 1} and no other, got {found}")
-    parts = [x[y == c] for c in range(count)]
-    means = torch.stack([part.mean(0) for part in parts])
-    scatters = torch.stack([(part - mean).mT @ (part - mean) for part, mean in zip(parts, means, strict=True)])
-    counts = torch.tensor([len(part) for part in parts], dtype=torch.float64)
-    pooled = _shrunk(scatters.sum(0) / len(x))
-    # As if each class had as many further points as there are features, with the covariance of all classes.
-    covs = (scatters + width * pooled) / (counts - 1 + width)[:, None, None]
-    return _Classes(means, covs, pooled, (counts / len(x)).log())
-
-
-def _shrunk(cov: Float[Tensor, "d d"]) -> Float[Tensor, "d d"]:
-    identity = torch.eye(len(cov), dtype=cov.dtype)
-    average = cov.diagonal().mean()
-    # Classes of one point each do not vary at all: distances are then Euclidean.
-    return (1 - SHRINKAGE) * cov + SHRINKAGE * average * identity if average > 0 else identity
-
-
-def _factor(cov: Float[Tensor, "*c d d"]) -> Float[Tensor, "*c d d"]:
-    """Return the lower triangular ``L`` with ``L cov Lᵀ = 1``."""
-    return torch.linalg.inv(torch.linalg.cholesky(cov)).tril()
-
-
-def _start_linear(layer: nn.Linear, found: _Classes) -> None:
-    weight = torch.linalg.solve(found.pooled, found.means.mT).mT
-    layer.weight.copy_(weight)
-    if layer.bias is not None:
-        layer.bias.copy_(found.log_shares - (weight * found.means).sum(1) / 2)
-
-
-def _start_offsets(layer: OffsetL2, found: _Classes) -> None:
-    variances = found.covs.diagonal(dim1=1, dim2=2)
-    layer.mu.copy_(found.means)
-    layer.alpha.copy_(variances.rsqrt() if layer.form == "formula" else 1 / variances)
-
-
-def _start_rbf(layer: RBFHead, found: _Classes) -> None:
-    layer.mu.copy_(found.means)
-    layer.log_gamma.copy_(-(2 * found.covs.diagonal(dim1=1, dim2=2).mean(1)).log())
-
-
-def _start_mahalanobis(layer: MahalanobisHead, found: _Classes) -> None:
-    factor = _factor(found.pooled[None] if layer.shared else found.covs)
-    layer.mu.copy_(found.means)
-    layer.below.copy_(factor.tril(-1))
-    layer.log_diagonal.copy_(factor.diagonal(dim1=1, dim2=2).log())
-    layer.bias.copy_(found.log_shares)
-
-
-def _start_means(layer: CosineHead | NearestMean, found: _Classes) -> None:
-    layer.mu.copy_(found.means)
-
-
-_STARTS: dict[type[nn.Module], Callable[[Any, _Classes], None]] = {
-    nn.Linear: _start_linear,
-    OffsetL2: _start_offsets,
-    RBFHead: _start_rbf,
-    MahalanobisHead: _start_mahalanobis,
-    CosineHead: _start_means,
-    NearestMean: _start_means,
-}

@@ -1,25 +1,29 @@
-"""Initialization of one layer from data: hyperplanes that start where the points are, along their directions.
+"""Initialization of one layer from data: hyperplanes that start where the points are, heads that start at class means.
 
-Axes: ``n`` points, ``d`` features, ``k`` units.
+Axes: ``n`` points, ``d`` features, ``k`` units, ``c`` classes.
 """
 
 from __future__ import annotations
 
-import math
 import warnings
 from collections.abc import Callable
 from functools import wraps
-from typing import Any, ParamSpec, TypeVar
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from metriscope.common.validation import float64_tensor, instance, require_finite
+from metriscope.common.validation import float64_tensor, instance, label_array, require_finite
 from metriscope.functional import bias_through
 from metriscope.nn.clusters import ClusterCount, checked_count, cluster_planes, draw_integers
+from metriscope.nn.heads import CosineHead, MahalanobisHead, NearestMean, RBFHead
+from metriscope.nn.layers import OffsetL2
 
-__all__ = ["draw_", "empty_linear", "fresh_linear", "init_from_clusters_", "init_through_points_"]
+__all__ = ["init_from_clusters_", "init_head_", "init_through_points_"]
+
+# Weight of the average variance times the identity in every covariance.
+SHRINKAGE = 0.1
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -116,6 +120,139 @@ def init_from_clusters_(
     return linear
 
 
+def _checked_points(linear: nn.Linear, x: Any) -> Float[Tensor, "n d"]:
+    if instance(linear, "linear", nn.Linear).bias is None:
+        raise ValueError("linear must have a bias to move its hyperplanes, got bias=False")
+    points = float64_tensor(x, "x", "points features", {"features": linear.in_features})
+    if not bool(points.square().sum().isfinite()):
+        raise ValueError(f"x must be small enough to be squared, got entries up to {float(points.abs().max()):.3g}")
+    return points
+
+
+def init_head_(head: nn.Module, features: Any, labels: Any) -> nn.Module:
+    """Start a head, in place, from the features and labels of some points.
+
+    Prototypes are set to the class means; weights and factors so that each class has unit variance along the axes
+    that the head can scale. A linear layer becomes the linear discriminant of the classes (Fisher 1936): its logits
+    differ from those of the shared Mahalanobis head only by a number per point. Covariances of classes with few points
+    are mixed with that of all classes, and all with a tenth of their average variance times the identity (Friedman
+    1989, "Regularized discriminant analysis").
+
+    Parameters
+    ----------
+    head : nn.Module
+        A head of :func:`build_head`, or one of the layers that it is made of; it is changed.
+    features : array of shape (n, d)
+        What the backbone gives for some points.
+    labels : array of shape (n,)
+        Their classes, 0 to ``out_features - 1``; each class needs at least one point.
+
+    Returns
+    -------
+    nn.Module
+        The same head.
+
+    Raises
+    ------
+    ValueError
+        If the layer is no head, the shapes do not fit, or a class has no point.
+
+    Examples
+    --------
+    >>> from metriscope.nn import build_head
+    >>> head = init_head_(build_head("cosine", 2, 2), [[3.0, 0.0], [0.0, 2.0]], [0, 1])
+    >>> head(torch.tensor([[5.0, 0.0]])).argmax().item()
+    0
+    """
+    layer = head[0] if isinstance(head, nn.Sequential) and len(head) else head
+    start = next((rule for kind, rule in _STARTS.items() if isinstance(layer, kind)), None)
+    if start is None:
+        names = ", ".join(kind.__name__ for kind in _STARTS)
+        raise ValueError(f"head must be one of {names}, got {type(layer).__name__}")
+    classes = _classes(features, labels, (int(layer.in_features), int(layer.out_features)))  # type: ignore[arg-type]
+    with torch.no_grad():
+        start(layer, classes)
+    return head
+
+
+class _Classes(NamedTuple):
+    """Means, covariances, variances along the features, and logarithms of the shares of all classes, in float64."""
+
+    means: Float[Tensor, "c d"]
+    covs: Float[Tensor, "c d d"]
+    pooled: Float[Tensor, "d d"]
+    log_shares: Float[Tensor, " c"]
+
+
+def _classes(features: Any, labels: Any, sizes: tuple[int, int]) -> _Classes:
+    width, count = sizes
+    x = float64_tensor(features, "features", "points features", {"features": width})
+    y = torch.as_tensor(label_array(labels, "labels", len(x)).astype("int64"))
+    found = y.unique().tolist()
+    if found != list(range(count)):
+        raise ValueError(f"labels must hold every class from 0 to {count - 1} and no other, got {found}")
+    parts = [x[y == c] for c in range(count)]
+    means = torch.stack([part.mean(0) for part in parts])
+    scatters = torch.stack([(part - mean).mT @ (part - mean) for part, mean in zip(parts, means, strict=True)])
+    counts = torch.tensor([len(part) for part in parts], dtype=torch.float64)
+    pooled = _shrunk(scatters.sum(0) / len(x))
+    # As if each class had as many further points as there are features, with the covariance of all classes.
+    covs = (scatters + width * pooled) / (counts - 1 + width)[:, None, None]
+    return _Classes(means, covs, pooled, (counts / len(x)).log())
+
+
+def _shrunk(cov: Float[Tensor, "d d"]) -> Float[Tensor, "d d"]:
+    identity = torch.eye(len(cov), dtype=cov.dtype)
+    average = cov.diagonal().mean()
+    # Classes of one point each do not vary at all: distances are then Euclidean.
+    return (1 - SHRINKAGE) * cov + SHRINKAGE * average * identity if average > 0 else identity
+
+
+def _factor(cov: Float[Tensor, "*c d d"]) -> Float[Tensor, "*c d d"]:
+    """Return the lower triangular ``L`` with ``L cov Lᵀ = 1``."""
+    return torch.linalg.inv(torch.linalg.cholesky(cov)).tril()
+
+
+def _start_linear(layer: nn.Linear, found: _Classes) -> None:
+    weight = torch.linalg.solve(found.pooled, found.means.mT).mT
+    layer.weight.copy_(weight)
+    if layer.bias is not None:
+        layer.bias.copy_(found.log_shares - (weight * found.means).sum(1) / 2)
+
+
+def _start_offsets(layer: OffsetL2, found: _Classes) -> None:
+    variances = found.covs.diagonal(dim1=1, dim2=2)
+    layer.mu.copy_(found.means)
+    layer.alpha.copy_(variances.rsqrt() if layer.form == "formula" else 1 / variances)
+
+
+def _start_rbf(layer: RBFHead, found: _Classes) -> None:
+    layer.mu.copy_(found.means)
+    layer.log_gamma.copy_(-(2 * found.covs.diagonal(dim1=1, dim2=2).mean(1)).log())
+
+
+def _start_mahalanobis(layer: MahalanobisHead, found: _Classes) -> None:
+    factor = _factor(found.pooled[None] if layer.shared else found.covs)
+    layer.mu.copy_(found.means)
+    layer.below.copy_(factor.tril(-1))
+    layer.log_diagonal.copy_(factor.diagonal(dim1=1, dim2=2).log())
+    layer.bias.copy_(found.log_shares)
+
+
+def _start_means(layer: CosineHead | NearestMean, found: _Classes) -> None:
+    layer.mu.copy_(found.means)
+
+
+_STARTS: dict[type[nn.Module], Callable[[Any, _Classes], None]] = {
+    nn.Linear: _start_linear,
+    OffsetL2: _start_offsets,
+    RBFHead: _start_rbf,
+    MahalanobisHead: _start_mahalanobis,
+    CosineHead: _start_means,
+    NearestMean: _start_means,
+}
+
+
 def _renamed(function: Callable[P, T], old: str) -> Callable[P, T]:
     """Return a function under its old name, which warns that it has a new one."""
 
@@ -129,52 +266,3 @@ def _renamed(function: Callable[P, T], old: str) -> Callable[P, T]:
 
 init_from_clusters = _renamed(init_from_clusters_, "init_from_clusters")
 init_through_points = _renamed(init_through_points_, "init_through_points")
-
-
-def _checked_points(linear: nn.Linear, x: Any) -> Float[Tensor, "n d"]:
-    if instance(linear, "linear", nn.Linear).bias is None:
-        raise ValueError("linear must have a bias to move its hyperplanes, got bias=False")
-    points = float64_tensor(x, "x", "points features", {"features": linear.in_features})
-    if not bool(points.square().sum().isfinite()):
-        raise ValueError(f"x must be small enough to be squared, got entries up to {float(points.abs().max()):.3g}")
-    return points
-
-
-def draw_(target: Tensor, fill: Callable[[Tensor], object], generator: torch.Generator | None) -> None:
-    """Fill ``target`` in place, drawing on the device of the generator."""
-    with torch.no_grad():
-        # A CPU stream must give the same numbers to a layer on another device.
-        device = target.device if generator is None else generator.device
-        drawn = torch.empty_like(target, device=device, requires_grad=False)
-        fill(drawn)
-        target.copy_(drawn)
-
-
-def empty_linear(
-    in_features: int,
-    out_features: int,
-    bias: bool = True,
-    device: torch.device | str | None = None,
-    dtype: torch.dtype | None = None,
-) -> nn.Linear:
-    """Return a linear layer with unset values; creating it draws no random numbers."""
-    place = torch.get_default_device() if device is None else device
-    return nn.utils.skip_init(nn.Linear, in_features, out_features, bias=bias, device=place, dtype=dtype)
-
-
-def fresh_linear(
-    in_features: int, out_features: int, bias: bool = True, generator: torch.Generator | None = None
-) -> nn.Linear:
-    """Return a linear layer with PyTorch's default initialization, uniform within ``1/sqrt(in_features)``.
-
-    >>> from metriscope.rng import stream
-    >>> first, second = (fresh_linear(3, 2, generator=stream(0, "init")) for _ in range(2))
-    >>> bool(first.weight.equal(second.weight))
-    True
-    """
-    linear = empty_linear(in_features, out_features, bias)
-    draw_(linear.weight, lambda w: nn.init.kaiming_uniform_(w, a=math.sqrt(5), generator=generator), generator)
-    if linear.bias is not None:
-        bound = 1 / math.sqrt(in_features)
-        draw_(linear.bias, lambda b: b.uniform_(-bound, bound, generator=generator), generator)
-    return linear

@@ -18,14 +18,8 @@ from torch.nn import functional as F
 from metriscope.common.validation import number, one_of
 
 __all__ = [
-    "PENALTIES",
-    "Penalty",
-    "double_soft_orthogonality",
-    "hyperplane_spread",
-    "soft_orthogonality",
-    "srip",
-    "whitening",
-]
+    "PENALTIES", "Penalty", "double_soft_orthogonality", "hyperplane_spread", "soft_orthogonality", "srip", "whitening",
+]  # fmt: skip
 
 # Steps of the power iteration: the published method takes two, which gives a lower bound of the largest eigenvalue.
 POWER_STEPS = 8

@@ -19,8 +19,7 @@ from torch import Tensor, nn
 
 from metriscope.common.validation import instance
 from metriscope.nn.activations import ACTIVATIONS
-from metriscope.nn.initialization import empty_linear
-from metriscope.nn.layers import Mahalanobis
+from metriscope.nn.layers import Mahalanobis, empty_linear
 
 __all__ = ["abs_to_relu", "relu_to_abs"]
 

@@ -17,22 +17,7 @@ from metriscope.probes.sharpness import sharpness
 from metriscope.probes.theory import LostDirections, lost_directions
 
 __all__ = [
-    "DEFINITIONS",
-    "Definition",
-    "EigenRecovery",
-    "LostDirections",
-    "MetricRank",
-    "MirroredPair",
-    "Perturbation",
-    "centering",
-    "eigen_recovery",
-    "holding_range",
-    "lost_directions",
-    "metric_error",
-    "metric_rank",
-    "mirrored_pairs",
-    "perturb",
-    "perturbation",
-    "sharpness",
-    "sphericity",
-]
+    "DEFINITIONS", "Definition", "EigenRecovery", "LostDirections", "MetricRank", "MirroredPair", "Perturbation",
+    "centering", "eigen_recovery", "holding_range", "lost_directions", "metric_error", "metric_rank", "mirrored_pairs",
+    "perturb", "perturbation", "sharpness", "sphericity",
+]  # fmt: skip

@@ -18,16 +18,9 @@ from metriscope import functional
 from metriscope.common.validation import check_shape, covariance, described, float64_tensor, number
 
 __all__ = [
-    "EigenRecovery",
-    "MetricRank",
-    "MirroredPair",
-    "centering",
-    "eigen_recovery",
-    "metric_error",
-    "metric_rank",
-    "mirrored_pairs",
-    "sphericity",
-]
+    "EigenRecovery", "MetricRank", "MirroredPair", "centering", "eigen_recovery", "metric_error", "metric_rank",
+    "mirrored_pairs", "sphericity",
+]  # fmt: skip
 
 Matrix: TypeAlias = Tensor | np.ndarray
 Layer: TypeAlias = nn.Linear | Matrix | tuple[Matrix, Matrix]

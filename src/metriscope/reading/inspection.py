@@ -1,141 +1,352 @@
-"""What the pages of a network show, as numbers and tables: layers, units, distances, novelty, and two compared.
+"""What the pages of a network show, as numbers and tables: layers, units, distances, answers, and two compared.
 
-Axes: N points, H bits. Measures of pairs of points use an even sample of the points if there are many.
+Axes: N points, H bits, C classes. Measures of pairs of points use an even sample of the points if there are many.
+Convolutions are counted by channel, tokens by feature.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import NamedTuple
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Bool, Float64, Num
+import torch
+from jaxtyping import Bool, Float64, Int64, Num
+from torch import Tensor, nn
 
 from metriscope import vq
+from metriscope.common.model_state import Runner, in_eval_mode, random_states_kept
+from metriscope.reading.layer_inputs import label_codes
+from metriscope.reading.layer_names import LayerName, layer_names, plain_names
+from metriscope.reading.layer_reading import LayerReading, read_layer
+from metriscope.reading.points import UserPoints
+from metriscope.reading.unit_kinds import ClassScores, flat_outputs
+from metriscope.vq.capture.batches import Reader
+from metriscope.vq.capture.patterns import Layer
 
 __all__ = [
-    "DistanceSummary",
-    "PointMap",
+    "Answers",
+    "Inspection",
+    "Places",
     "Subject",
-    "alignments",
-    "distances",
-    "heat_cosines",
-    "layer_table",
-    "novel_points",
-    "point_map",
-    "unit_tables",
+    "answers",
+    "centered_places",
+    "class_activity",
+    "class_distances",
+    "inspected",
 ]
 
-SHOWN = 2_000  # points drawn or compared pair by pair; beyond it a picture shows no more
+SHOWN = 1_000  # points drawn or compared pair by pair; beyond it a picture shows no more
 NOVEL = 20
-SCALES = np.geomspace(0.01, 100, 49)  # of the mean distance, or its square
-PERMUTATIONS, LEVEL = 200, 0.95
+# Points that read_layer reads, points on which it perturbs units, and seconds that it may take for all layers.
+READ, PROBED, SECONDS = 1_000, 300, 30.0
+# Outputs of a network without labels that are taken to be answers.
+_MOST_ANSWERS = 100
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A network's patterns, its name on the page, and its points' labels if they have any."""
+    """A network's patterns, its name on the page, its points' labels if they have any, and itself if it is known.
+
+    ``tokens`` says how tokens were pooled, if they were.
+    """
 
     name: str
     patterns: vq.Patterns
     labels: np.ndarray | None = None
+    model: nn.Module | None = None
+    points: UserPoints | None = None
+    batch_size: int = 256
+    tokens: str | None = None
 
-    def shown_rows(self, most: int = SHOWN) -> np.ndarray:
+    def shown_rows(self, most: int = SHOWN) -> Int64[np.ndarray, " k"]:
         """Return the rows of evenly chosen points, all of them if there are few."""
         return np.unique(np.linspace(0, len(self.patterns) - 1, min(most, len(self.patterns))).round().astype(int))
 
-    def sample(self) -> Subject:
-        """Return the points that are shown."""
-        rows = self.shown_rows()
-        return Subject(self.name, self.patterns[rows], None if self.labels is None else self.labels[rows])
+    @cached_property
+    def names(self) -> tuple[LayerName, ...]:
+        """Return the name of every captured layer."""
+        if self.model is None or self.points is None:
+            return plain_names(self.patterns)
+        return layer_names(self.model, next(self.points.batches(self.batch_size)), self.patterns)
+
+    def nouns(self) -> list[str]:
+        """Return what the units of each layer are called."""
+        axes = [layer.channel_axis for layer in self.patterns.layers]
+        return [
+            "channel" if axis == 0 or "Conv" in name.type else "unit"
+            for axis, name in zip(axes, self.names, strict=True)
+        ]
 
 
-def layer_table(patterns: vq.Patterns) -> pd.DataFrame:
+class Answers(NamedTuple):
+    """What a network answers at each point, as text, and whether it is the label; None without labels."""
+
+    predicted: np.ndarray
+    right: Bool[np.ndarray, " n"] | None
+
+
+def answers(subject: Subject) -> tuple[Answers | None, float]:
+    """Return the answers of a network whose outputs are class scores, and the seconds that a point takes.
+
+    With labels, outputs are class scores if the labels name outputs and more than half of the answers are labels.
+    """
+    if subject.model is None or subject.points is None:
+        return None, np.nan
+    start, run = time.perf_counter(), Runner(subject.model, None)
+    read, parts = Reader(subject.model, run.device), []
+    with random_states_kept(), in_eval_mode(subject.model), torch.no_grad():
+        for raw in subject.points.batches(subject.batch_size):
+            batch = read(raw)
+            found = run(*batch.args, **batch.kwargs)
+            scores = getattr(found, "logits", found)
+            if not isinstance(scores, Tensor) or scores.ndim != 2 or scores.shape[1] < 2 or len(scores) != batch.points:
+                return None, (time.perf_counter() - start) / batch.points
+            parts.append(flat_outputs(scores, batch.points))
+    return _answered(torch.cat(parts), subject.labels), (time.perf_counter() - start) / len(subject.points)
+
+
+def _answered(outputs: Float64[Tensor, "n o"], labels: np.ndarray | None) -> Answers | None:
+    best = outputs.argmax(1).numpy()
+    if labels is None:
+        return Answers(best.astype(str), None) if outputs.shape[1] <= _MOST_ANSWERS else None
+    classes, codes = label_codes(labels, len(outputs))
+    columns = ClassScores.of(outputs, torch.as_tensor(codes), classes).outputs
+    if columns is None:
+        return None
+    names = {int(column): str(name) for column, name in zip(columns, classes, strict=True)}
+    predicted = np.array([names.get(int(one), f"output {one}") for one in best])
+    if np.isin(best, columns).mean() <= 0.5:
+        return None
+    return Answers(predicted, predicted == labels.astype(str))
+
+
+class Places(NamedTuple):
+    """Places of points on two axes, and the share of the squared distances that each axis explains."""
+
+    places: Float64[np.ndarray, "n 2"]
+    shares: Float64[np.ndarray, " 2"]
+
+
+def centered_places(kernel: Num[np.ndarray, "n n"]) -> Places | None:
+    """Return the classical scaling of distances that are squared Euclidean; None if all of them are 0.
+
+    >>> centered_places(np.array([[0, 4], [4, 0]])).places[:, 0].tolist()
+    [1.0, -1.0]
+    """
+    d = kernel.astype(np.float64)
+    means = d.mean(0)
+    centered = -0.5 * (d - means - means[:, None] + means.mean())
+    total = float(np.trace(centered))
+    if len(d) < 2 or not d.any():
+        return None
+    values, vectors = _leading(centered)
+    # An axis whose eigenvalue is rounding has no direction.
+    values = np.where(values > 1e-9 * values[0], values, 0.0)
+    vectors = vectors * np.where(vectors[np.abs(vectors).argmax(0), [0, 1]] < 0, -1, 1)
+    return Places(vectors * np.sqrt(values), values / total)
+
+
+_SMALL = 50
+
+
+def _leading(matrix: Float64[np.ndarray, "n n"]) -> tuple[Float64[np.ndarray, " 2"], Float64[np.ndarray, "n 2"]]:
+    """Return the two largest eigenvalues, not below 0, and their vectors."""
+    from scipy.linalg import eigh
+    from scipy.sparse.linalg import ArpackError, eigsh
+
+    count, found = len(matrix), None
+    if count >= _SMALL:
+        try:
+            found = eigsh(matrix, k=2, v0=np.cos(np.arange(count)))
+        except ArpackError:
+            # Where most eigenvalues are equal, the iteration may not settle.
+            found = None
+    values, vectors = found or eigh(matrix, subset_by_index=(count - 2, count - 1))
+    order = np.argsort(-values)
+    return values[order].clip(0), vectors[:, order]
+
+
+class ClassDistances(NamedTuple):
+    """Mean distances between points of two classes; within a class, of different points; NaN where there are none."""
+
+    classes: np.ndarray
+    means: Float64[np.ndarray, "c c"]
+
+
+def class_distances(kernel: Num[np.ndarray, "n n"], labels: np.ndarray) -> ClassDistances:
+    """Return the mean distance of each class to each, over pairs of different points.
+
+    >>> class_distances(np.array([[0, 1, 5], [1, 0, 7], [5, 7, 0]]), np.array([0, 0, 1])).means.tolist()
+    [[1.0, 6.0], [6.0, nan]]
+    """
+    classes, codes = label_codes(labels, len(labels))
+    one = np.eye(len(classes))[codes]
+    counts = one.sum(0)
+    pairs = np.outer(counts, counts) - np.diag(counts)
+    sums = one.T @ kernel @ one
+    return ClassDistances(classes, np.divide(sums, pairs, out=np.full(sums.shape, np.nan), where=pairs > 0))
+
+
+def class_activity(patterns: vq.Patterns, layer: Layer, labels: np.ndarray) -> Float64[np.ndarray, "c k"]:
+    """Return the share of points, and positions, of each class at which each unit of a layer is on."""
+    _, codes = label_codes(labels, len(labels))
+    bits = np.asarray(patterns.layer(layer.name)).reshape(len(labels), -1, layer.bits_per_unit)[:, :, 0]
+    means = np.stack([bits[codes == code].mean(0) for code in range(codes.max() + 1)])
+    if layer.channel_axis is None:
+        return means
+    shape = layer.shape[: len(layer.shape) - (layer.bits_per_unit > 1)]
+    by_place = np.moveaxis(means.reshape(len(means), *shape), layer.channel_axis + 1, 1)
+    return by_place.reshape(len(means), by_place.shape[1], -1).mean(2)
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """Everything that the page of one network shows, measured once.
+
+    ``kernel`` holds the distances of the shown ``rows``; ``readings`` what ``read_layer`` found, by the number of the
+    layer, and ``unread`` why it did not; ``novelty`` is the distance of each point to its nearest other.
+    """
+
+    subject: Subject
+    units: pd.DataFrame
+    readings: dict[int, LayerReading]
+    unread: dict[int, str]
+    answers: Answers | None
+    rows: Int64[np.ndarray, " k"]
+    kernel: Num[np.ndarray, "k k"]
+    regions: int
+    novelty: Float64[np.ndarray, " n"] | None
+
+    @property
+    def labels(self) -> np.ndarray | None:
+        """Return the labels of the shown points."""
+        return None if self.subject.labels is None else self.subject.labels[self.rows]
+
+    @property
+    def novel(self) -> Int64[np.ndarray, " k"]:
+        """Return the rows of the most novel points, none if no point is; one that has an equal is not novel."""
+        if self.novelty is None:
+            return np.zeros(0, int)
+        order = np.argsort(-self.novelty, kind="stable")[:NOVEL]
+        return order[self.novelty[order] > 0]
+
+    def layer_kernel(self, layer: Layer) -> Num[np.ndarray, "k k"]:
+        """Return the distances of the shown points in one layer."""
+        return vq.vq_kernel(self.subject.patterns[self.rows].layer(layer.name))
+
+
+def inspected(subject: Subject, announce: Callable[[str], None] = lambda line: None) -> Inspection:
+    """Return everything that the page of a network shows."""
+    patterns = subject.patterns
+    announce("running the network for its answers")
+    found, seconds = answers(subject)
+    # Units are judged by what they do to the right answers.
+    judged = found is not None and found.right is not None
+    readings, unread = _readings(subject, seconds, judged, announce)
+    announce("measuring distances between points")
+    rows = subject.shown_rows()
+    novelty = None
+    if len(patterns) > 1:
+        # The nearest neighbor of a point among all points is itself: the second nearest is another.
+        novelty = np.asarray(vq.novelty(patterns, patterns, k=2), np.float64)
+    units = _unit_table(subject, readings)
+    measured = vq.vq_kernel(patterns[rows]), vq.region_count(patterns), novelty
+    return Inspection(subject, units, readings, unread, found, rows, *measured)
+
+
+def _readings(
+    subject: Subject, seconds: float, judged: bool, announce: Callable[[str], None]
+) -> tuple[dict[int, LayerReading], dict[int, str]]:
+    """Read each layer as distances, until the time that a page may take is used up."""
+    found: dict[int, LayerReading] = {}
+    unread: dict[int, str] = {}
+    if subject.model is None or subject.points is None:
+        return found, dict.fromkeys(range(len(subject.names)), "the network itself is not known, only its patterns")
+    rows = subject.shown_rows(READ)
+    data, labels = subject.points.take(rows), None if subject.labels is None else subject.labels[rows]
+    begun = time.perf_counter()
+    for at, name in enumerate(subject.names):
+        left = SECONDS - (time.perf_counter() - begun)
+        if not name.readable:
+            unread[at] = "it is not the output of one linear layer"
+        elif found and left < 2 * seconds * len(rows):
+            unread[at] = f"layers were read for {SECONDS:.0f} seconds, and this one comes later"
+        else:
+            announce(f"reading {name.plain}")
+            share = left / (len(subject.names) - at)
+            probed = _probed(subject.patterns.layers[at], share / max(seconds, 1e-9)) if judged else 0
+            try:
+                found[at] = _moved(
+                    read_layer(subject.model, name.readable, data, labels, subject.batch_size, probed), rows
+                )
+            except ValueError as error:
+                unread[at] = str(error)
+    return found, unread
+
+
+def _probed(layer: Layer, runs: float) -> int:
+    """Return how many points to perturb units on: five runs per unit must fit; none if they are too few."""
+    units = layer.shape[layer.channel_axis] if layer.channel_axis is not None else layer.width
+    most = min(PROBED, int(runs / (5 * max(units, 1))))
+    return most if most >= 50 else 0
+
+
+def _moved(reading: LayerReading, rows: np.ndarray) -> LayerReading:
+    """Return a reading whose points are numbered as in the whole set."""
+    columns = ("prototype", "above", "below", "strongest")
+    moved = {name: [tuple(rows[list(own)].tolist()) for own in reading.units[name]] for name in columns}
+    return replace(reading, units=reading.units.assign(**{name: pd.Series(own) for name, own in moved.items()}))
+
+
+def _unit_table(subject: Subject, readings: dict[int, LayerReading]) -> pd.DataFrame:
+    """Return one row per unit or channel: how often it is on, its partners, and what it is used for if it was read."""
+    table = vq.utilization(subject.patterns, by="channel").to_pandas()
+    table = table.rename(columns={"opposite_of": "mirrored_with"})
+    table["by"] = "signs"
+    order = {layer.name: at for at, layer in enumerate(subject.patterns.layers)}
+    table.insert(0, "at", table["layer"].map(order).astype(int))
+    placed = table["at"].map(lambda at: subject.patterns.layers[at].channel_axis is not None)
+    few = placed | (np.minimum(table["active"], 1 - table["active"]) * len(subject.patterns) < _FEWEST)
+    # Units that are on at a few points only may agree by chance, and so may those that are on at certain positions.
+    table.loc[few, ["duplicate_of", "mirrored_with"]] = pd.NA
+    table = table.assign(kind="", serves=None, nearest_class=None, prototype=None, strongest=None, offset=np.nan)
+    for at, reading in readings.items():
+        own = table.index[table["at"] == at]
+        if len(own) != len(reading.units):
+            continue
+        for column in ("duplicate_of", "mirrored_with", "kind", "serves", "nearest_class", "offset"):
+            table.loc[own, column] = reading.units[column].to_numpy()
+        for column in ("prototype", "strongest"):
+            table.loc[own, column] = pd.Series(reading.units[column].tolist(), index=own, dtype=object)
+        table.loc[own, "by"] = "values"
+        if subject.tokens and subject.names[at].tokens:
+            # The signs are of pooled tokens; the values are of all.
+            for column in ("active", "status"):
+                table.loc[own, column] = reading.units[column].to_numpy()
+    return table
+
+
+# Points at which a unit must be on, and off, for its signs to be compared with another's.
+_FEWEST = 10
+
+
+def layer_table(subject: Subject) -> pd.DataFrame:
     """Return one row per captured layer."""
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
-            "layer": layer.name,
+            "layer": name.plain,
+            "activation": layer.name,
             "kind": layer.kind,
             "signs": layer.width,
             "shape": " × ".join(map(str, layer.shape)),
             "piecewise affine": layer.piecewise_affine,
             "seen by": layer.seen,
         }
-        for layer in patterns.layers
+        for name, layer in zip(subject.names, subject.patterns.layers, strict=True)
     ]
     return pd.DataFrame(rows)
-
-
-def unit_tables(patterns: vq.Patterns) -> tuple[pd.DataFrame, pd.DataFrame]:
-    """Return how units are used: one row per layer, and one row per unit."""
-    found = vq.utilization(patterns)
-    return found.summary(), found.to_pandas()
-
-
-class DistanceSummary(NamedTuple):
-    """VQ distances between points, and their means: over all pairs, with equal labels, and with different labels."""
-
-    kernel: Num[np.ndarray, "n n"]
-    mean: float
-    within: float
-    between: float
-
-
-def distances(shown: Subject) -> DistanceSummary:
-    """Return the distances between all points and their means, NaN where there is no pair of points."""
-    kernel = vq.vq_kernel(shown.patterns)
-    pairs = ~np.eye(len(kernel), dtype=bool)
-    labels = np.zeros(len(kernel)) if shown.labels is None else shown.labels
-    same = labels[:, None] == labels
-    return DistanceSummary(kernel, _mean(kernel, pairs), _mean(kernel, pairs & same), _mean(kernel, ~same))
-
-
-def _mean(kernel: Num[np.ndarray, "n n"], pairs: Bool[np.ndarray, "n n"]) -> float:
-    return float(kernel[pairs].mean()) if pairs.any() else np.nan
-
-
-class PointMap(NamedTuple):
-    """Places of the shown points on two axes, and the eigenvalue of each axis that is defined."""
-
-    places: Float64[np.ndarray, "n 2"]
-    eigenvalues: Float64[np.ndarray, " k"]
-
-
-def point_map(subject: Subject) -> PointMap | None:
-    """Return the classical scaling of all points at the rows that are shown; None if all patterns are equal."""
-    patterns = vq.region_count(subject.patterns)
-    if patterns < 2:
-        return None
-    # No three corners of a cube lie on a line: two patterns span one axis, and three at least two.
-    axes = min(2, patterns - 1)
-    fitted, rows = vq.VQMDS(n_components=axes).fit(subject.patterns), subject.shown_rows()
-    return PointMap(np.pad(fitted.embedding_[rows], ((0, 0), (0, 2 - axes))), fitted.eigenvalues_)
-
-
-def novel_points(subject: Subject) -> tuple[pd.DataFrame, float]:
-    """Return the points that are farthest from their nearest other point, and the median over all points."""
-    patterns = subject.patterns
-    # The nearest neighbor of a point among all points is itself: the second nearest is another.
-    found = vq.novelty(patterns, patterns, k=2)
-    top = np.argsort(-found, kind="stable")[:NOVEL]
-    frame = pd.DataFrame({"point": patterns.ids[top], "signs to the nearest other point": found[top]})
-    if subject.labels is not None:
-        frame["label"] = subject.labels[top]
-    return frame, float(np.median(found))
-
-
-def alignments(one: Subject, two: Subject) -> tuple[vq.Alignment, vq.Alignment]:
-    """Return the alignment of two networks, with permutations and an interval, and of each pair of layers."""
-    p, q = one.patterns, two.patterns
-    return vq.alignment(p, q, permutations=PERMUTATIONS, interval=LEVEL), vq.alignment(p, q, by_layer=True)
-
-
-def heat_cosines(one: Subject, two: Subject) -> pd.DataFrame:
-    """Return the cosines of both forms of heat kernels, one row per scale; no rows if all distances are 0."""
-    p, q = one.sample().patterns, two.sample().patterns
-    typical = float(np.mean([vq.vq_kernel(each).mean() for each in (p, q)]))
-    scales = SCALES if typical else SCALES[:0]
-    units = {"distance": typical, "squared": typical**2}
-    columns = {form: vq.heat_cosine(p, q, scales * unit, form) for form, unit in units.items() if typical}
-    return pd.DataFrame({"scale": scales, **columns})

@@ -1,4 +1,4 @@
-"""Turn what a user names on the command line into objects: networks, weights, arrays, saved patterns.
+"""Turn what a user names on the command line into objects: networks, weights, saved patterns.
 
 What the user's own code raises becomes a ``NetworkError``: one sentence that names the place in that code.
 """
@@ -12,30 +12,32 @@ import sys
 import sysconfig
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from traceback import walk_tb
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 if TYPE_CHECKING:
     from types import FrameType
 
-    import numpy as np
     from torch import nn
 
+    from metriscope.reading.points import UserPoints
     from metriscope.vq import Patterns
 
 __all__ = [
     "NetworkError",
     "NetworkName",
+    "Reading",
     "check_comparable",
-    "load_array",
-    "load_labels",
     "load_model",
     "network_name",
     "patterns_of",
+    "read_network",
     "short_name",
 ]
 
+_TORCH_FILES = (".pt", ".pth", ".bin", ".ckpt")
 _FACTORY = re.compile(r"(?P<factory>[^\W\d]\w*)(?:@(?P<weights>.+))?", re.DOTALL)
 _PACKAGE = "metriscope"
 # Where capture, while a network runs, hands a PyTorch function that it watches on.
@@ -98,37 +100,10 @@ def short_name(named: str) -> str:
     return f"{name.factory}, {name.weights.stem}" if name.weights else name.factory
 
 
-def load_array(path: Path) -> np.ndarray:
-    """Return the points in a ``.npy`` file."""
-    import numpy as np
-
-    if not path.is_file():
-        raise ValueError(f"there is no file {path}")
-    try:
-        array = np.load(path, allow_pickle=False)
-    except (ValueError, EOFError, OSError) as error:
-        raise ValueError(f"{path} is not a complete .npy file of numbers: {error}") from None
-    if not isinstance(array, np.ndarray) or array.ndim == 0 or len(array) == 0:
-        raise ValueError(f"{path} holds no points")
-    if array.dtype.kind == "f" and not np.isfinite(array).all():
-        raise ValueError(f"{path} holds NaN or infinite values")
-    return array
-
-
-def load_labels(path: Path | None, points: int) -> np.ndarray | None:
-    """Return one label per point from a ``.npy`` file, or None if no file is named."""
-    if path is None:
-        return None
-    labels = load_array(path)
-    if labels.shape != (points,):
-        raise ValueError(f"{path} holds an array of shape {labels.shape}, not one label for each of {points} points")
-    return labels
-
-
 def load_model(target: str, weights: Path | None = None) -> nn.Module:
     """Return the network that ``package.module:factory`` or ``path/to/file.py:factory`` makes.
 
-    ``weights`` is a safetensors file with its ``state_dict``; names and shapes must match.
+    ``weights`` is a file with its ``state_dict``, .safetensors or .pt; names and shapes must match.
     """
     from torch import nn
 
@@ -187,15 +162,9 @@ def _module_from(path: Path) -> Any:
 
 
 def _load_weights(model: nn.Module, path: Path) -> None:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
-    try:
-        state = load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise ValueError(f"{path} is not a complete safetensors file: {error}") from None
+    state = _torch_state(path) if path.suffix in _TORCH_FILES else _safetensors_state(path)
     misfit = ""
     with _users_code(f"loading {path} into the network"):
         try:
@@ -206,36 +175,100 @@ def _load_weights(model: nn.Module, path: Path) -> None:
         raise ValueError(f"the weights in {path} do not fit the network: {misfit}")
 
 
-def patterns_of(
-    named: str, data: np.ndarray | None, layers: tuple[str, ...] = (), weights: Path | None = None
-) -> Patterns:
-    """Return the patterns of ``factory``, ``factory@weights.safetensors``, or a folder of saved patterns.
+def _safetensors_state(path: Path) -> dict[str, Any]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    try:
+        return load_file(path)
+    except (SafetensorError, OSError) as error:
+        raise ValueError(f"{path} is not a complete safetensors file: {error}") from None
+
+
+def _torch_state(path: Path) -> dict[str, Any]:
+    """Return the state dict in a PyTorch file; nothing but tensors and plain containers is loaded, and no code runs."""
+    import torch
+
+    why = "it holds more than tensors, and only tensors are read: save model.state_dict() alone"
+    try:
+        state = torch.load(path, map_location="cpu", weights_only=True)
+    except Exception as error:
+        # The restricted loader raises a different type for each kind of file it refuses.
+        refused = "weights_only" in str(error) or "Unsupported" in str(error)
+        raise ValueError(f"{path} cannot be read: {why if refused else _first_line(error)}") from None
+    for key in ("state_dict", "model_state_dict", "model"):
+        if isinstance(state, dict) and isinstance(state.get(key), dict):
+            state = state[key]
+    if not isinstance(state, dict) or not all(isinstance(each, torch.Tensor) for each in state.values()):
+        raise ValueError(f"{path} holds no state dict: save model.state_dict()")
+    return state
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a network is read: which layers, positions or channels, where, and how many points at once."""
+
+    layers: tuple[str, ...] = ()
+    conv: Literal["positions", "channels"] = "positions"
+    tokens: Literal["any", "first", "last", "mean"] | None = None
+    device: str | None = None
+    batch_size: int = 256
+
+
+def patterns_of(named: str, points: UserPoints | None, weights: Path | None = None) -> Patterns:
+    """Return the patterns of ``factory``, ``factory@weights.safetensors``, or a folder of saved patterns."""
+    return read_network(named, points, weights)[0]
+
+
+def read_network(
+    named: str, points: UserPoints | None, weights: Path | None = None, how: Reading | None = None
+) -> tuple[Patterns, nn.Module | None]:
+    """Return the patterns of ``factory``, ``factory@weights``, or a folder of saved patterns, and the network if known.
 
     ``weights`` is the weights file of a factory that is named without one.
     """
     if Path(named).is_dir():
-        return _saved_patterns(Path(named), data)
+        return _saved_patterns(Path(named), points), None
     name = network_name(named)
-    if data is None:
+    if points is None:
         raise ValueError(f"{named} is a network: its patterns need --data")
     if weights is not None and name.weights is not None:
         raise ValueError(f"weights are given twice: {name.weights} and {weights}")
-    return _captured(name.target, load_model(name.target, weights or name.weights), data, layers)
+    model = load_model(name.target, weights or name.weights)
+    return _captured(name.target, model, points, how or Reading()), model
 
 
-def _captured(target: str, model: nn.Module, data: np.ndarray, layers: tuple[str, ...]) -> Patterns:
-    import torch
+class _Batches:
+    """The batches of some points, as often as they are asked for, with a progress bar."""
 
+    def __init__(self, points: UserPoints, size: int, what: str) -> None:
+        self.points, self.size, self.what = points, size, what
+
+    def __iter__(self) -> Iterator[Any]:
+        from metriscope.common.progress import progress
+
+        with progress(self.what, len(self.points)) as show:
+            for done, batch in enumerate(self.points.batches(self.size)):
+                yield batch
+                show(min((done + 1) * self.size, len(self.points)))
+
+
+def _captured(target: str, model: nn.Module, points: UserPoints, how: Reading) -> Patterns:
     from metriscope.vq import capture
 
-    points = torch.from_numpy(data)
-    kind = next((p.dtype for p in model.parameters()), torch.float32)
-    points = points.to(kind) if points.is_floating_point() else points
+    if how.device is not None:
+        try:
+            model.to(how.device)
+        except (RuntimeError, AssertionError) as error:
+            raise ValueError(f"the device {how.device!r} cannot be used: {_first_line(error)}") from None
+    if how.batch_size < 1:
+        raise ValueError(f"--batch-size must be at least 1, got {how.batch_size}")
+    batches = _Batches(points, how.batch_size, f"running {target}")
     with _users_code(f"the forward pass of {target}", model):
-        return capture(model, points, layers=list(layers) or None)
+        return capture(model, batches, layers=list(how.layers) or None, conv=how.conv, tokens=how.tokens)
 
 
-def _saved_patterns(path: Path, data: np.ndarray | None) -> Patterns:
+def _saved_patterns(path: Path, data: UserPoints | None) -> Patterns:
     """Return the patterns in a folder, after checking every byte."""
     from metriscope.vq import Patterns
 

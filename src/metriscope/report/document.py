@@ -27,6 +27,7 @@ __all__ = [
     "FormatSpec",
     "Ledger",
     "Page",
+    "Panel",
     "Prose",
     "Requirement",
     "Section",
@@ -134,6 +135,23 @@ class Figure:
 
 
 @dataclass(frozen=True)
+class Panel:
+    """HTML of our own making under a title, with everything that a user typed escaped already.
+
+    ``data`` is handed to the page's script as JSON, in an element whose id is the panel's name and ``-data``.
+    """
+
+    name: str
+    title: str
+    html: str
+    caption: str = ""
+    data: Mapping[str, object] | None = None
+
+    def __post_init__(self) -> None:
+        _check_name("panel", self.name)
+
+
+@dataclass(frozen=True)
 class Evidence:
     """One measured value next to the published one; ``published`` is None where the source prints none."""
 
@@ -218,7 +236,7 @@ class Companion:
             raise ValueError(f"a companion needs a file name such as page.html, not report.html, got {self.name!r}")
 
 
-Block: TypeAlias = "Prose | Table | Figure | Ledger | Details | Companion"
+Block: TypeAlias = "Prose | Table | Figure | Panel | Ledger | Details | Companion"
 
 
 @dataclass(frozen=True)
@@ -238,7 +256,8 @@ class Section:
 class Page:
     """A whole report; ``provenance`` says what was run, by what, and may hold one level of groups.
 
-    ``ledger`` holds all claims that the front page counts, including those that no section judges.
+    ``ledger`` holds all claims that the front page counts, including those that no section judges. ``script`` and
+    ``style`` are our own and added to the page as they are; without a script, the page allows none.
     """
 
     title: str
@@ -246,11 +265,13 @@ class Page:
     sections: tuple[Section, ...]
     provenance: Mapping[str, object] = field(default_factory=dict)
     ledger: tuple[Claim, ...] = ()
+    script: str = ""
+    style: str = ""
 
     def __post_init__(self) -> None:
         _check_unique("section", (section.anchor for section in self.sections))
         _check_unique("table", (table.name for table in self.tables))
-        _check_unique("figure", (block.name for block in self.blocks if isinstance(block, Figure)))
+        _check_unique("figure", (block.name for block in self.blocks if isinstance(block, Figure | Panel)))
         _check_unique("companion", (companion.name for companion in self.companions))
         _check_unique("claim", (claim.id for claim in self.claims))
 

@@ -16,7 +16,7 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from metriscope.report.document import STRENGTHS, Claim, Companion, Figure, Requirement, Section
-from metriscope.report.html import environment, rows, verdict_counts
+from metriscope.report.html import environment, fingerprint, rows, verdict_counts
 
 if TYPE_CHECKING:
     from jinja2 import Template
@@ -108,12 +108,12 @@ def strip(requirement: Requirement) -> Strip | None:
         return None
     edges = tuple(edge for edge in requirement.region if math.isfinite(edge))
     low, high = min(*numbers, *edges), max(*numbers, *edges)
-    scale = WIDTH * (1 - 2 * _MARGIN) / ((high - low) or 1.0)
+    span = (high - low) or 1.0
 
     def at(value: float) -> float:
         if not math.isfinite(value):
             return 0.0 if value < 0 else WIDTH
-        return round(WIDTH * _MARGIN + (value - low) * scale, 1)
+        return round(WIDTH * (_MARGIN + (value - low) / span * (1 - 2 * _MARGIN)), 1)
 
     start, end = map(at, requirement.region)
     return Strip(
@@ -197,7 +197,9 @@ def render_front(front: Front, tables: str = "tables") -> str:
 def _template() -> Template:
     made = environment()
     made.filters |= {f.__name__: f for f in (deciding, source_link, strip, told, wide)}
-    made.globals |= {"width": WIDTH, "front_css": _text("front.css"), "front_script": _text("front.js")}
+    script = _text("front.js")
+    made.globals |= {"width": WIDTH, "front_css": _text("front.css")}
+    made.globals |= {"front_script": script, "front_policy": fingerprint(script)}
     return made.get_template("front.html.j2")
 
 

@@ -1,31 +1,34 @@
-"""Render a Page as one self-contained HTML document: no script, no web font, no network access.
+"""Render a Page as one self-contained HTML document: no web font, no network access, no script but the page's own.
 
 Text is escaped first; then ``**bold**`` and `` `code` `` become HTML.
 """
 
 from __future__ import annotations
 
+import json
 import re
+from base64 import b64encode
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
+from hashlib import sha256
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from metriscope.report.document import STRENGTHS, VERDICTS, Block, Claim, Page, Verdict
-from metriscope.report.style import CYCLE, FAINT, INK, MUTED
+from metriscope.report.style import CYCLE, FAINT, GRID, INK, MUTED
 from metriscope.report.tables import cell, grid
 
 if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-__all__ = ["environment", "inline", "paragraphs", "render", "rows", "verdict_counts"]
+__all__ = ["environment", "fingerprint", "inline", "paragraphs", "render", "rows", "safe_json", "verdict_counts"]
 
 # HTML parsers need no namespace for inline SVG; without it the page contains no network address at all.
 _XMLNS = ' xmlns="http://www.w3.org/2000/svg"'
 # Colors of figures that are lighter on a dark page; their names are those of the variables in page.css.
-_THEMED = {"ink": INK, "muted": MUTED, "faint": FAINT, "published": "#8a2c6a"}
+_THEMED = {"ink": INK, "muted": MUTED, "faint": FAINT, "grid": GRID, "published": "#8a2c6a"}
 _THEMED |= {f"{i}": color for i, color in enumerate(CYCLE) if color != INK}
 _MARKS = re.compile(r"`(?P<code>[^`]+)`|\*\*(?P<bold>.+?)\*\*", re.DOTALL)
 
@@ -63,7 +66,10 @@ def render(page: Page, tables: str = "tables") -> str:
 
     ``tables`` is the folder of the tables that it links to, relative to the page.
     """
+    from markupsafe import Markup
+
     known = {"page": page, "tables": tables, "counts": verdict_counts(page.ledger or page.claims)}
+    known |= {"script": Markup(page.script), "style": Markup(page.style), "policy": fingerprint(page.script)}
     text = environment().get_template("page.html.j2").render(**known, provenance=list(rows(page.provenance)))
     # The macros in front leave empty lines, and a document must open with its type.
     return text.lstrip()
@@ -94,6 +100,24 @@ def rows(provenance: Mapping[str, object], group: str = "") -> Iterator[tuple[st
             yield group, key, str(value)
 
 
+def safe_json(data: object) -> str:
+    r"""Return data as JSON that is safe inside a script block: it contains no ``<``.
+
+    >>> safe_json({"a": "<b>"})
+    '{"a":"\\u003cb>"}'
+    """
+    return json.dumps(data, separators=(",", ":"), ensure_ascii=True, allow_nan=False).replace("<", "\\u003c")
+
+
+def fingerprint(text: str) -> str:
+    """Return the hash by which a content security policy knows an inline script.
+
+    >>> fingerprint("")
+    'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='
+    """
+    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode('ascii')}"
+
+
 def kind(block: Block) -> str:
     """Return the name of the macro that shows ``block``."""
     return type(block).__name__.lower()
@@ -121,5 +145,6 @@ def environment() -> Environment:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, loader=DictLoader(texts)
     )
     made.filters |= {f.__name__: f for f in (inline, paragraphs, cell, grid, kind, drawing)}
+    made.filters |= {"ours": Markup, "as_json": lambda data: Markup(safe_json(data))}
     made.globals["css"] = Markup((folder / "page.css").read_text("utf-8"))
     return made

@@ -21,6 +21,7 @@ __all__ = [
     "mean_sd",
     "mean_text",
     "number",
+    "plural",
     "power_of_ten",
     "seconds",
 ]
@@ -214,3 +215,12 @@ def mean_text(values: Iterable[float], digits: int = 2) -> str:
     decimals = max(0, 1 - math.floor(math.log10(width)))
     texts = [f"{round(v, decimals) + 0.0:.{decimals}f}" for v in (mean, low, high)]
     return f"{texts[0]} [{texts[1]}, {texts[2]}]".replace("-", "−")
+
+
+def plural(count: int, noun: str) -> str:
+    """Return a count with its noun.
+
+    >>> plural(1, "point"), plural(2_000, "point")
+    ('1 point', '2,000 points')
+    """
+    return f"{count:,} {noun}{'' if count == 1 else 's'}"

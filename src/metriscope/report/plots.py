@@ -1,30 +1,30 @@
 """Small plots that take numbers and an Axes: bands, strips, hyperplanes, recovered values, spectra.
 
 Axes: ``samples`` is S×T (seeds, then time), ``values`` S×D, ``points`` N×2, ``weight`` K×2, ``bias`` K.
-Nothing here makes a figure, a legend or a file; a seed without a value is NaN and is left out.
+Nothing here makes a legend or a file; a seed without a value is NaN and is left out.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from html import escape
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
 
 from metriscope.report.numbers import mean_interval
-from metriscope.report.style import COLORS, CYCLE, FAINT, INK, MUTED, log_axes
+from metriscope.report.style import COLORS, CYCLE, FAINT, INK, MUTED, figure, log_axes
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = [
     "LABEL_COLORS",
     "band",
     "clip_line",
-    "hover_scatter",
     "identity_scatter",
+    "panels",
     "plane_nodes",
     "quantiles",
     "scatter_with_hyperplanes",
@@ -35,6 +35,15 @@ __all__ = [
 Array = npt.NDArray[np.float64]
 _GOLDEN = (5**0.5 - 1) / 2
 _HALO: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.8}
+
+
+def panels(count: int, height: float, columns: int = 2, width: float = 9.2) -> tuple[Figure, list[Axes]]:
+    """Return a figure and its panels, row by row, each row ``height`` inches high; the rest of the last is blank."""
+    rows = -(-count // columns)
+    drawing, axes = figure(width, height * rows, rows, columns)
+    for ax in axes.flat[count:]:
+        ax.set_axis_off()
+    return drawing, list(axes.flat[:count])
 
 
 def quantiles(samples: npt.ArrayLike, levels: tuple[float, ...] = (0.0, 0.1, 0.5, 0.9, 1.0)) -> Array:
@@ -222,50 +231,3 @@ def _contours(ax: Axes, bounds: tuple[float, float, float, float], field: Array)
 
 # Ten hues that stay apart for color-blind readers as far as ten can; labels beyond them repeat.
 LABEL_COLORS = (*CYCLE[:5], "#cc79a7", "#7a5195", "#8c6d1f", "#3d7a5c", "#6b7680")
-WIDTH, HEIGHT, MARGIN = 460.0, 380.0, 26.0
-
-
-def hover_scatter(
-    name: str,
-    points: np.ndarray,
-    titles: Sequence[str],
-    labels: np.ndarray | None = None,
-    axes: tuple[str, str] = ("", ""),
-) -> str:
-    """Return an ``<svg>`` of the points, colored by label, each with its title."""
-    if points.ndim != 2 or points.shape[1] != 2 or len(points) != len(titles):
-        raise ValueError(f"a scatter needs N×2 points and N titles, got {points.shape} and {len(titles)}")
-    low, high = points.min(0), points.max(0)
-    scale = np.where(high > low, high - low, 1)
-    inner = np.array([WIDTH - 2 * MARGIN, HEIGHT - 2 * MARGIN])
-    places = MARGIN + (points - low) / scale * inner
-    kinds = np.unique(labels) if labels is not None else np.array([])
-    which = np.searchsorted(kinds, labels) if labels is not None else np.zeros(len(points), int)
-    radius = 3.2 if len(points) <= 1_000 else 2.2
-    circles = [
-        f'<circle cx="{x:.1f}" cy="{HEIGHT - y:.1f}" r="{radius}" fill="{LABEL_COLORS[k % len(LABEL_COLORS)]}" '
-        f'fill-opacity="0.72"><title>{escape(text)}</title></circle>'
-        for (x, y), k, text in zip(places, which, titles, strict=True)
-    ]
-    legend = [_legend(i, str(kind), len(kinds)) for i, kind in enumerate(kinds[: len(LABEL_COLORS)])]
-    words = [
-        f'<text x="{WIDTH / 2}" y="{HEIGHT - 5}" text-anchor="middle" fill="{MUTED}">{escape(axes[0])}</text>',
-        f'<text x="12" y="{HEIGHT / 2}" text-anchor="middle" fill="{MUTED}" '
-        f'transform="rotate(-90 12 {HEIGHT / 2})">{escape(axes[1])}</text>',
-    ]
-    head = (
-        f'<svg viewBox="0 0 {WIDTH + 90:g} {HEIGHT:g}" width="100%" role="img" aria-labelledby="{name}-title" '
-        f'style="max-width: 620px; height: auto; font: 11px system-ui, sans-serif">'
-        f'<title id="{name}-title">{escape(name.replace("-", " "))}</title>'
-    )
-    return "".join([head, *circles, *legend, *words, "</svg>"])
-
-
-def _legend(index: int, text: str, count: int) -> str:
-    y = MARGIN + 16 * index
-    color = LABEL_COLORS[index % len(LABEL_COLORS)]
-    more = " …" if index == len(LABEL_COLORS) - 1 and count > len(LABEL_COLORS) else ""
-    return (
-        f'<circle cx="{WIDTH + 8:g}" cy="{y:g}" r="4" fill="{color}"></circle>'
-        f'<text x="{WIDTH + 18:g}" y="{y + 4:g}" fill="{INK}">{escape(text)}{more}</text>'
-    )

@@ -28,6 +28,7 @@ __all__ = ["COLORS", "CYCLE", "figure", "legend", "log_axes", "settle", "tick"]
 INK = "#20242a"
 MUTED = "#59616b"
 FAINT = "#c9cdd2"
+GRID = "#e5e8eb"
 
 
 class _Colors(Mapping[str, str]):
@@ -79,7 +80,7 @@ RC: Mapping[str, Any] = MappingProxyType(
         "figure.labelsize": 9.5,
         "figure.titlesize": 10.5,
         "font.size": 9.5,
-        "grid.color": "#e5e8eb",
+        "grid.color": GRID,
         "grid.linewidth": 0.7,
         "text.color": INK,
         "xtick.color": FAINT,

@@ -12,21 +12,6 @@ from metriscope.runs.run import Run
 from metriscope.runs.store import Store
 
 __all__ = [
-    "Checkpoint",
-    "Deadline",
-    "Driver",
-    "Executor",
-    "Finished",
-    "InProcess",
-    "Job",
-    "Pass",
-    "Problem",
-    "Record",
-    "Result",
-    "Run",
-    "Store",
-    "StoreError",
-    "Unfinished",
-    "Work",
-    "once",
-]
+    "Checkpoint", "Deadline", "Driver", "Executor", "Finished", "InProcess", "Job", "Pass", "Problem", "Record",
+    "Result", "Run", "Store", "StoreError", "Unfinished", "Work", "once",
+]  # fmt: skip

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from metriscope.sklearn.mahalanobis_novelty import MahalanobisNovelty
-from metriscope.sklearn.pattern_transformer import PatternTransformer
 from metriscope.sklearn.supervised import DistanceClassifier, DistanceRegressor
+from metriscope.sklearn.unsupervised import MahalanobisNovelty, PatternTransformer
 
 __all__ = ["DistanceClassifier", "DistanceRegressor", "MahalanobisNovelty", "PatternTransformer"]

@@ -17,7 +17,17 @@ import numpy as np
 from jaxtyping import Float32
 from threadpoolctl import threadpool_limits
 
-__all__ = ["ACTIVATIONS", "Adam", "Examples", "History", "PrototypeNetwork", "Recipe", "Shape", "draw_network", "train"]
+__all__ = [
+    "ACTIVATIONS",
+    "Adam",
+    "Examples",
+    "FitRecipe",
+    "History",
+    "PrototypeNetwork",
+    "Shape",
+    "draw_network",
+    "train",
+]
 
 Floats = Float32[np.ndarray, "..."]
 Vector = Float32[np.ndarray, " p"]
@@ -206,7 +216,7 @@ class Adam:
 
 
 @dataclass(frozen=True)
-class Recipe:
+class FitRecipe:
     """How to train: epochs, rate (falling by a cosine or constant), batch, decay, and when to stop early."""
 
     epochs: int
@@ -237,7 +247,7 @@ def train(
     network: PrototypeNetwork,
     adam: Adam,
     data: tuple[Examples, Examples | None],
-    recipe: Recipe,
+    recipe: FitRecipe,
     draws: np.random.Generator,
     show: Callable[[float], None],
 ) -> History:
@@ -272,7 +282,7 @@ def train(
 def _epoch(
     parts: tuple[PrototypeNetwork, PrototypeNetwork, Adam],
     examples: Examples,
-    recipe: Recipe,
+    recipe: FitRecipe,
     when: tuple[int, np.random.Generator],
 ) -> list[float]:
     (network, gradient, adam), (epoch, draws) = parts, when
@@ -283,7 +293,7 @@ def _epoch(
     return losses
 
 
-def _batches(count: int, recipe: Recipe, draws: np.random.Generator) -> Iterator[np.ndarray]:
+def _batches(count: int, recipe: FitRecipe, draws: np.random.Generator) -> Iterator[np.ndarray]:
     """Yield the rows of each step of an epoch: a few points are passed through more than once."""
     done = 0
     while done < recipe.steps:
@@ -294,7 +304,7 @@ def _batches(count: int, recipe: Recipe, draws: np.random.Generator) -> Iterator
             done += 1
 
 
-def _stagnates(losses: list[float], recipe: Recipe) -> bool:
+def _stagnates(losses: list[float], recipe: FitRecipe) -> bool:
     """Return whether the last ``patience`` epochs brought no loss that is lower by ``tol`` than all before."""
     if len(losses) <= recipe.patience:
         return False

@@ -23,7 +23,16 @@ from metriscope.functional import offset_l2
 from metriscope.nn import OffsetL2, activation_row
 from metriscope.rng import derive
 from metriscope.runs.estimators import SavedEstimator, points, untensored
-from metriscope.sklearn.fitting import ACTIVATIONS, Adam, Examples, PrototypeNetwork, Recipe, Shape, draw_network, train
+from metriscope.sklearn.fitting import (
+    ACTIVATIONS,
+    Adam,
+    Examples,
+    FitRecipe,
+    PrototypeNetwork,
+    Shape,
+    draw_network,
+    train,
+)
 
 __all__ = ["PrototypeEstimator", "RandomState", "Standardize", "Units", "Weights", "center_and_scale", "linear_of"]
 
@@ -156,13 +165,13 @@ class PrototypeEstimator(SavedEstimator, BaseEstimator, ABC):  # type: ignore[mi
         self.loss_curve_, self.validation_loss_curve_ = earlier + history.training, history.held_out
         self.prototypes_, self.alphas_ = (array.astype(np.float64) for array in (network.mu, network.alpha))
 
-    def _recipe(self, rows: int, whole: bool) -> Recipe:
+    def _recipe(self, rows: int, whole: bool) -> FitRecipe:
         auto = min(_LARGEST, max(_SMALLEST, rows // 20))
         batch = auto if self.batch_size == "auto" else self.batch_size
         steps = -(-rows // batch) if self.batch_size != "auto" else max(_FEWEST, -(-rows // batch))
         epochs = self.max_iter if whole else 1
         stop = self.n_iter_no_change, self.tol
-        return Recipe(epochs, self.lr, batch, steps, self.weight_decay, whole, *stop)
+        return FitRecipe(epochs, self.lr, batch, steps, self.weight_decay, whole, *stop)
 
     def _split(self, examples: Examples, draws: np.random.Generator) -> tuple[Examples, Examples]:
         """Hold out a share of the rows, of each class if there are classes."""

@@ -7,13 +7,16 @@
 - ``figures``: draws the tables.
 - ``page``: arranges tables, figures and verdicts in sections of the report.
 
-A study of several experiments has a subpackage for each, with the modules that it needs. Data flows one way, from
-``plan`` to ``page``: nothing trains in ``measure``, and nothing measures in ``figures`` or ``page``.
+A study of several experiments has one module for each further one. It reads top to bottom: what it computes, what it
+measures, its criteria, its figures, its part of the page. If that is more than 400 lines, criteria, figures and page
+are in a second module, ``<experiment>_page``. Specifications for which ``plan`` has no room are in ``experiments`` (and
+``networks``), which import nothing slow either. Data flows one way, from ``plan`` to ``page``: nothing trains in
+``measure``, and nothing measures in ``figures`` or ``page``.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol
@@ -27,7 +30,7 @@ if TYPE_CHECKING:
     from metriscope.runs import Driver, Finished, Work
     from metriscope.studies.judging import Statement
 
-__all__ = ["Announce", "Study", "StudyPlan", "StudyResults", "study"]
+__all__ = ["Announce", "Study", "StudyPlan", "StudyResults", "given_numbers", "study"]
 
 Announce = Callable[[str], None]
 
@@ -128,3 +131,17 @@ def study(name: str) -> Study:
     if name not in STUDIES:
         raise ValueError(f"unknown study {name!r}: there are {', '.join(STUDIES)}")
     return Study(name, STUDIES[name])
+
+
+def given_numbers(options: Any, profiles: Collection[str], least: Mapping[str, int]) -> dict[str, Any]:
+    """Return the numbers that options give, or raise a ValueError where one is too small or the profile unknown.
+
+    ``least``: by the name of the option, the smallest number that it takes.
+    """
+    if options.profile not in profiles:
+        raise ValueError(f"unknown profile {options.profile!r}: there are {', '.join(profiles)}")
+    given = {name: value for name in least if (value := getattr(options, name)) is not None}
+    for name, value in given.items():
+        if value < least[name]:
+            raise ValueError(f"--{name.replace('_', '-')} must be at least {least[name]}, not {value}")
+    return given

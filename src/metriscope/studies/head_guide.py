@@ -13,11 +13,11 @@ from metriscope.functional import summarize
 from metriscope.report import Prose, Section, Table
 from metriscope.report.markdown import markdown
 from metriscope.runs.records import Record, read, shipped
-from metriscope.studies.heads.contests.figures import named
-from metriscope.studies.heads.contests.measure import means, standing
-from metriscope.studies.heads.contests.page import overview
-from metriscope.studies.heads.contests.plan import CONTESTS, SETS, STUDY, HeadContest
-from metriscope.studies.published import matching
+from metriscope.studies.heads.figures import named
+from metriscope.studies.heads.measure import means, standing
+from metriscope.studies.heads.page import overview
+from metriscope.studies.heads.plan import CONTESTS, SETS, STUDY, HeadContest
+from metriscope.studies.tidy_tables import matching
 
 __all__ = ["QUESTIONS", "Question", "answer", "caution", "main", "page", "scores"]
 

@@ -24,12 +24,12 @@ from metriscope.functional import holm
 from metriscope.report import Claim, Evidence, Requirement, Strength, Verdict, number
 from metriscope.report.numbers import estimate_texts
 from metriscope.studies.evidence import TESTS, EvidenceSample, Region
-from metriscope.studies.published import matching
+from metriscope.studies.tidy_tables import matching
 
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["ALPHA", "Criterion", "Finding", "Look", "Statement", "Values", "finding", "judge"]
+__all__ = ["ALPHA", "Criterion", "Look", "Statement", "TestedCriterion", "Values", "finding", "judge"]
 
 ALPHA = 0.05
 # The strength "protocol" needs at least this many independent units run by the source's own protocol.
@@ -93,7 +93,7 @@ class Criterion:
 
 
 @dataclass(frozen=True)
-class Finding:
+class TestedCriterion:
     """The test result of one criterion."""
 
     criterion: Criterion
@@ -188,17 +188,17 @@ class _Groups:
         return EvidenceSample.of(parts, self.paired)
 
 
-def finding(criterion: Criterion, tables: Tables, look: Look | None = None) -> Finding:
+def finding(criterion: Criterion, tables: Tables, look: Look | None = None) -> TestedCriterion:
     """Return the test result of a criterion, of all units or of those of a look."""
     return _finding(criterion, tables, _sample(criterion, tables), 1.0, look)
 
 
-def _finding(criterion: Criterion, tables: Tables, found: _Sampled, scale: float, look: Look | None) -> Finding:
+def _finding(criterion: Criterion, tables: Tables, found: _Sampled, scale: float, look: Look | None) -> TestedCriterion:
     """Return what a sample says about a criterion with its margin multiplied by ``scale``."""
     alpha = ALPHA if look is None else look.alpha
     if isinstance(found, str):
         silent = any(v.rows(tables) is None for v in filter(None, (criterion.values, criterion.minus)))
-        return Finding(criterion, open_reason=found, strength="not run" if silent else "hint", alpha=alpha)
+        return TestedCriterion(criterion, open_reason=found, strength="not run" if silent else "hint", alpha=alpha)
     sample, test = found.sample(look), TESTS[criterion.test]
     units, strength = sample.units, _strength_of(criterion, found.protocol, sample.units)
     needed = max(criterion.fewest, test.fewest(criterion.region, alpha))
@@ -206,12 +206,14 @@ def _finding(criterion: Criterion, tables: Tables, found: _Sampled, scale: float
         needed = max(needed, look.units)
     if criterion.test != "exact" and units < needed:
         reason = f"{units} {criterion.units}, {needed} are needed"
-        return Finding(criterion, units=units, open_reason=reason, strength=strength, alpha=alpha)
+        return TestedCriterion(criterion, units=units, open_reason=reason, strength=strength, alpha=alpha)
     estimate, low, high = test.interval(sample, 1 - 2 * alpha)
     if not math.isfinite(estimate):
-        return Finding(criterion, units=units, open_reason="the value is undefined", strength=strength, alpha=alpha)
+        return TestedCriterion(
+            criterion, units=units, open_reason="the value is undefined", strength=strength, alpha=alpha
+        )
     inside, outside = test.p_region(sample, criterion.region.scaled(scale))
-    return Finding(criterion, estimate, low, high, units, inside, outside, strength=strength, alpha=alpha)
+    return TestedCriterion(criterion, estimate, low, high, units, inside, outside, strength=strength, alpha=alpha)
 
 
 def _strength_of(criterion: Criterion, protocol: bool, units: int) -> Strength:
@@ -250,7 +252,7 @@ class _Ruling:
 
     verdict: Verdict
     p: float
-    findings: tuple[Finding, ...]
+    findings: tuple[TestedCriterion, ...]
     supported: tuple[str, ...] = ()
     contradicted: tuple[str, ...] = ()
     corrected: bool = False
@@ -290,7 +292,7 @@ def _look(
     return ruling if look is None else replace(ruling, p=min(1.0, ruling.p * ALPHA / look.alpha), look=look)
 
 
-def _ruled(statement: Statement, findings: tuple[Finding, ...], alpha: float) -> _Ruling:
+def _ruled(statement: Statement, findings: tuple[TestedCriterion, ...], alpha: float) -> _Ruling:
     outside = holm([f.p_outside for f in findings])
     levels = dict.fromkeys(f.criterion.level for f in findings)
     inside = {k: max(f.p_inside for f in findings if f.criterion.level == k) for k in levels}

@@ -22,11 +22,11 @@ from metriscope.rng import stream
 from metriscope.runs.records import read, shipped
 from metriscope.studies.mahalanobis.plan import PAPER, author_task
 from metriscope.studies.mahalanobis.train import draw_problem
-from metriscope.studies.published import matching, published
-from metriscope.studies.representation.accuracy.measure import printed
+from metriscope.studies.representation.accuracy import printed
 from metriscope.studies.representation.measure import RepresentationResults, recorded
 from metriscope.studies.representation.plan import BASE, title
-from metriscope.studies.vq.regions.measure import Tent
+from metriscope.studies.tidy_tables import matching, published
+from metriscope.studies.vq.regions import Tent
 from metriscope.vq import linear_regions
 
 __all__ = ["PROBLEMS", "PaperProblem", "main", "page"]

@@ -103,7 +103,7 @@ def _trust(profile: str, seconds: float, driver: Driver) -> str:
     parts = [f"{len(driver.used):,} runs"] if driver.used else []
     parts += [f"{len(driver.shown):,} recorded runs of longer experiments"] if driver.shown else []
     more = "" if profile == "paper" else " Full protocol: `metriscope reproduce --profile paper`."
-    return f"{profile.capitalize()} profile: {' and '.join(parts) or 'no runs'}, in {span(seconds)}.{more}"
+    return f"{profile.capitalize()} profile: {' and '.join(parts) or 'no runs'}; this page took {span(seconds)}.{more}"
 
 
 def _front_study(own: Study, sections: Sequence[Section], profile: str) -> FrontStudy:

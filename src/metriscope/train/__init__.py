@@ -6,15 +6,6 @@ from metriscope.train.loop import Cohort, CohortPass, Diverged, Pace, fit
 from metriscope.train.protocol import Protocol, recorded_epochs
 
 __all__ = [
-    "Cohort",
-    "CohortPass",
-    "CompiledEngine",
-    "Diverged",
-    "Pace",
-    "Protocol",
-    "StackedEngine",
-    "engine_for",
-    "fit",
-    "progress",
-    "recorded_epochs",
-]
+    "Cohort", "CohortPass", "CompiledEngine", "Diverged", "Pace", "Protocol", "StackedEngine", "engine_for", "fit",
+    "progress", "recorded_epochs",
+]  # fmt: skip

@@ -15,8 +15,20 @@ from typing import Any, NamedTuple
 import numpy as np
 import torch
 
-from metriscope.train.activation_kernels import ABS_HIDDEN, HIDDEN, exponential, inlined, smooth, smooth_slope
-from metriscope.train.kernels import HALF, ONE, ZERO, F, chosen, compiled
+from metriscope.train.kernels import (
+    ABS_HIDDEN,
+    HALF,
+    HIDDEN,
+    ONE,
+    ZERO,
+    F,
+    chosen,
+    compiled,
+    exponential,
+    inlined,
+    smooth,
+    smooth_slope,
+)
 from metriscope.train.sparse_points import GROUP
 
 __all__ = ["HIDDEN", "Room", "aligned", "descend", "learn", "measure", "prepare", "room", "spaced"]

@@ -25,15 +25,8 @@ from metriscope.train import sparse_points
 from metriscope.train.sparse_points import GROUP, PADDING, round_up
 
 __all__ = [
-    "AutogradClassifier",
-    "Classifier",
-    "PackedExamples",
-    "Scores",
-    "advance",
-    "classifier",
-    "examples",
-    "measure",
-]
+    "AutogradClassifier", "Classifier", "PackedExamples", "Scores", "advance", "classifier", "examples", "measure",
+]  # fmt: skip
 
 # The sum over blocks is computed in this many parts, independent of the number of threads.
 PARTS = 2

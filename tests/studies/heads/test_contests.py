@@ -11,20 +11,12 @@ from torch import nn
 from metriscope.nn import NearestMean
 from metriscope.rng import stream
 from metriscope.runs import Driver, Store
-from metriscope.studies.heads.contests.figures import reliability_diagram
-from metriscope.studies.heads.contests.measure import means, measure_contests, standing
-from metriscope.studies.heads.contests.page import sections
-from metriscope.studies.heads.contests.plan import CONTESTS, SETS, Contestant, HeadContest, HeadContests
-from metriscope.studies.heads.contests.train import (
-    Scoring,
-    Split,
-    build_classifier,
-    contested,
-    layer_scores,
-    prepared,
-    scores,
-)
+from metriscope.studies.heads.figures import reliability_diagram
 from metriscope.studies.heads.judge import STATEMENTS
+from metriscope.studies.heads.measure import means, measure_contests, standing
+from metriscope.studies.heads.page import contest_sections
+from metriscope.studies.heads.plan import CONTESTS, SETS, Contestant, HeadContest, HeadContests
+from metriscope.studies.heads.train import Scoring, Split, build_classifier, contested, layer_scores, prepared, scores
 from studies.synthetic import check_statement
 
 TINY = HeadContest("heads", "wine", (), starts=2, epochs=2, rates=(1e-2,), sizes=(120, 30))
@@ -168,7 +160,7 @@ def test_the_claims_can_go_either_way(id_):
 
 
 def test_a_tiny_contest_is_recorded_in_tables_and_shown(tmp_path, monkeypatch):
-    from metriscope.studies.heads.contests import plan
+    from metriscope.studies.heads import plan
 
     entries = {
         name: replace(row, data=("wine", "breast_cancer")) for name, row in CONTESTS.items() if name == "mixtures"
@@ -181,6 +173,6 @@ def test_a_tiny_contest_is_recorded_in_tables_and_shown(tmp_path, monkeypatch):
     assert bins.groupby(["data", "entry", "scaled"])["count"].sum().eq(60).all()
     assert (bins["right"] <= bins["count"]).all()
     assert len(table) == 2 * 2 * len(CONTESTS["mixtures"].entries)
-    (section,) = sections(table, bins)
+    (section,) = contest_sections(table, bins)
     names = [getattr(block, "name", "") for block in section.blocks]
     assert names == ["", "contest-mixtures-ranks", "contest-shares", "contest-mixtures", ""]

@@ -13,17 +13,14 @@ from metriscope.functional import whitening_factor
 from metriscope.nn import build
 from metriscope.rng import stream
 from metriscope.runs import Driver, Store
-from metriscope.studies.heads.contests.plan import HeadContests
 from metriscope.studies.heads.judge import STATEMENTS
 from metriscope.studies.heads.measure import measure
-from metriscope.studies.heads.offsets.measure import PrincipalSpace, covered, goes_with
-from metriscope.studies.heads.offsets.plan import VARIANTS, Offsets
-from metriscope.studies.heads.offsets.train import begun, points, targets, trained
+from metriscope.studies.heads.offsets import PrincipalSpace, begun, covered, goes_with, points, targets, trained
 from metriscope.studies.heads.page import sections
-from metriscope.studies.heads.plan import HeadsOptions, plan
+from metriscope.studies.heads.plan import VARIANTS, HeadContests, HeadsOptions, Offsets, plan
 from metriscope.studies.heads.train import WORK
 from metriscope.studies.judging import judge
-from metriscope.studies.representation.prototypes.measure import Hidden
+from metriscope.studies.representation.prototypes import Hidden
 from studies.synthetic import check_statement
 
 RUNS = (*(("abs-l2-neg", variant) for variant in VARIANTS), ("relu-l2", "trained"), ("relu-l2", "frozen"))

@@ -8,11 +8,11 @@ import torch
 
 from metriscope.nn import Mahalanobis
 from metriscope.probes import lost_directions
-from metriscope.studies.mahalanobis.diagnosis.measure import _outcome, diagnose, loss_and_gradient
-from metriscope.studies.mahalanobis.diagnosis.plan import OUTCOMES, Diagnosis
+from metriscope.studies.mahalanobis.diagnosis import _outcome, diagnose, loss_and_gradient
+from metriscope.studies.mahalanobis.experiments import OUTCOMES, Diagnosis
 from metriscope.studies.mahalanobis.plan import DistanceRecipe, DistanceTraining, GaussianTask
 from metriscope.studies.mahalanobis.train import draw_problem
-from metriscope.studies.mahalanobis.trials.measure import TrainedDistance, networks
+from metriscope.studies.mahalanobis.trials import TrainedDistance, networks
 
 SPEC = Diagnosis(DistanceTraining(GaussianTask(2, 500, seed=3), DistanceRecipe(epochs=1_000), trials=(0,)))
 

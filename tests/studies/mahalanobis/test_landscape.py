@@ -13,23 +13,23 @@ from metriscope.runs import Driver, Record, Store
 from metriscope.runs.address import address
 from metriscope.runs.records import shipped
 from metriscope.studies.judging import judge
+from metriscope.studies.mahalanobis import landscape as many
+from metriscope.studies.mahalanobis.experiments import POPULATIONS, LandscapeRule, PopulationTraining, population_jobs
 from metriscope.studies.mahalanobis.judge import STATEMENTS
-from metriscope.studies.mahalanobis.landscape import measure as many
-from metriscope.studies.mahalanobis.landscape.page import section
-from metriscope.studies.mahalanobis.landscape.plan import POPULATIONS, LandscapeRule, PopulationTraining, jobs
-from metriscope.studies.mahalanobis.landscape.prediction.measure import FEATURES, auc, conditional_logit, features
-from metriscope.studies.mahalanobis.landscape.train import WORK, axes_of, starts_of
+from metriscope.studies.mahalanobis.landscape import WORK, axes_of, starts_of
+from metriscope.studies.mahalanobis.landscape_page import section
 from metriscope.studies.mahalanobis.plan import DistanceRecipe, DistanceTraining, GaussianTask, MahalanobisOptions, plan
+from metriscope.studies.mahalanobis.prediction import FEATURES, auc, conditional_logit, features
 from metriscope.studies.mahalanobis.train import WORK as TRAINING
 from metriscope.studies.mahalanobis.train import draw_problem, network
-from metriscope.studies.mahalanobis.trials.measure import mse, networks
+from metriscope.studies.mahalanobis.trials import mse, networks
 
 RULE = LandscapeRule(draws=300)
 ONE_LOST = lost_directions(2, 1)
 
 
 def asked(profile="paper", **options):
-    return jobs(plan(MahalanobisOptions(profile, dims=(2, 10), **options)))
+    return population_jobs(plan(MahalanobisOptions(profile, dims=(2, 10), **options)))
 
 
 def test_quick_looks_up_what_paper_computes():

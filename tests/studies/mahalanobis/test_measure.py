@@ -10,6 +10,7 @@ from metriscope.nn import Mahalanobis
 from metriscope.probes import lost_directions
 from metriscope.rng import stream
 from metriscope.runs import Driver, Finished, Store, Unfinished
+from metriscope.studies.mahalanobis.experiments import Chance
 from metriscope.studies.mahalanobis.measure import measure
 from metriscope.studies.mahalanobis.plan import (
     ANALYTIC_POINTS,
@@ -22,19 +23,19 @@ from metriscope.studies.mahalanobis.plan import (
     Measurement,
     plan,
 )
-from metriscope.studies.mahalanobis.recovery.measure import axes, chance
-from metriscope.studies.mahalanobis.recovery.plan import Chance
 from metriscope.studies.mahalanobis.train import draw_problem, network
-from metriscope.studies.mahalanobis.trials.measure import (
+from metriscope.studies.mahalanobis.trials import (
     analytic_error,
+    axes_beside_chance,
     best_trials,
+    chance,
     curve,
     epochs_saved,
     relative_error,
     shares,
     truth_row,
 )
-from metriscope.studies.published import published
+from metriscope.studies.tidy_tables import published
 
 
 def one_job(dim, samples=500, **task):
@@ -171,7 +172,7 @@ def rotations(tmp_path_factory):
 def test_the_null_of_recovered_axes_is_averaged_as_the_estimate_is(rotations):
     spec, run = rotations
     drawn = run.table("chance")["cosine"]
-    few, many = (axes(abs_trials([0.7] * n), {spec: run}).iloc[0] for n in (2, 32))
+    few, many = (axes_beside_chance(abs_trials([0.7] * n), {spec: run}).iloc[0] for n in (2, 32))
     assert few["cosine_chance"] == many["cosine_chance"] == pytest.approx(drawn.mean())
     widths = [row["cosine_high"] - row["cosine_low"] for row in (few, many)]
     # Means of 32 spread a quarter as much as means of 2: not as much as single draws do.
@@ -183,15 +184,15 @@ def test_recovery_is_a_share_of_the_way_from_chance_to_the_axes(rotations):
     spec, run = rotations
     drawn = run.table("chance")["cosine"].mean()
     for cosine, share in ((1.0, 1.0), (drawn, 0.0), ((1 + drawn) / 2, 0.5)):
-        assert axes(abs_trials([cosine]), {spec: run}).iloc[0]["cosine_share"] == pytest.approx(share)
+        assert axes_beside_chance(abs_trials([cosine]), {spec: run}).iloc[0]["cosine_share"] == pytest.approx(share)
 
 
 def test_trials_that_lost_a_direction_say_nothing_of_the_axes(rotations):
     spec, run = rotations
     kept = abs_trials([0.9, 0.1], lost=[0.0, 1.0])
-    row = axes(kept, {spec: run}).iloc[0]
+    row = axes_beside_chance(kept, {spec: run}).iloc[0]
     assert (row["trials"], row["cosine"]) == (1, 0.9)
-    assert axes(abs_trials([0.1], lost=1.0), {spec: run}).empty
+    assert axes_beside_chance(abs_trials([0.1], lost=1.0), {spec: run}).empty
 
 
 def test_random_rotations_recover_what_random_directions_do():

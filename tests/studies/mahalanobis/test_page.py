@@ -5,7 +5,7 @@ import pytest
 from metriscope.cli import main
 from metriscope.report import Figure, Page, render
 from metriscope.studies.judging import judge
-from metriscope.studies.mahalanobis.diagnosis.plan import OUTCOMES
+from metriscope.studies.mahalanobis.experiments import OUTCOMES
 from metriscope.studies.mahalanobis.judge import STATEMENTS
 from metriscope.studies.mahalanobis.page import sections
 

@@ -10,10 +10,10 @@ import torch
 from metriscope.cli import main
 from metriscope.runs import Driver, Store
 from metriscope.studies.mahalanobis.plan import MahalanobisOptions, Measurement, author_task, plan
-from metriscope.studies.mahalanobis.replay.measure import agreement, compared, half_digit, replayed
+from metriscope.studies.mahalanobis.replay import agreement, compared, half_digit, replayed
 from metriscope.studies.mahalanobis.train import WORK, cohorts_of, draw_problem
-from metriscope.studies.mahalanobis.trials.measure import measured
-from metriscope.studies.published import matching, published
+from metriscope.studies.mahalanobis.trials import measured
+from metriscope.studies.tidy_tables import matching, published
 
 # Eigenvalues of the published covariances, from the author's record.
 EIGENVALUES = {

@@ -10,17 +10,19 @@ from torch import nn
 from metriscope.nn import init_from_clusters_
 from metriscope.rng import stream
 from metriscope.runs import Driver, Store
-from metriscope.studies.mahalanobis.second_layer.judge import STATEMENT
-from metriscope.studies.mahalanobis.second_layer.measure import (
+from metriscope.studies.mahalanobis.experiments import Clusters, SecondLayer, SecondLayers
+from metriscope.studies.mahalanobis.second_layer import (
+    STATEMENT,
+    begun,
     cluster_of_units,
+    draw,
     grouped,
     grouping,
     measure_second_layer,
     read,
+    section,
+    trained,
 )
-from metriscope.studies.mahalanobis.second_layer.page import section
-from metriscope.studies.mahalanobis.second_layer.plan import Clusters, SecondLayer, SecondLayers
-from metriscope.studies.mahalanobis.second_layer.train import begun, draw, trained
 from studies.synthetic import check_statement
 
 TINY = Clusters(count=3, dim=4, units=4, points=60)

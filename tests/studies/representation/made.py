@@ -9,7 +9,7 @@ import torch
 from metriscope.nn import build
 from metriscope.rng import stream
 from metriscope.runs import Driver, Store
-from metriscope.studies.representation.measure import Inspection, RepresentationResults, gathered, ordered
+from metriscope.studies.representation.measure import Measurer, RepresentationResults, gathered, ordered
 from metriscope.studies.representation.plan import PROFILES, RepresentationComparing, RepresentationTraining
 from metriscope.studies.representation.train import TrainedNetwork
 
@@ -91,4 +91,4 @@ def recorded(found):
 def inspected(found, folder):
     """Return the results of runs with their networks, measured on made-up images."""
     views = {one.job.pixels: images() for one in found}
-    return Inspection(QUICK, found, Driver(Store(folder)), views).results(("Made by hand.",))
+    return Measurer(QUICK, found, Driver(Store(folder)), views).results(("Made by hand.",))

@@ -7,9 +7,15 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from metriscope.studies.judging import judge
-from metriscope.studies.representation.centers.judge import STATEMENT
-from metriscope.studies.representation.centers.measure import centers, correlation, gather, outputs, rank_correlations
-from metriscope.studies.representation.centers.page import section
+from metriscope.studies.representation.centers import (
+    STATEMENT,
+    centers,
+    correlation,
+    gather,
+    outputs,
+    rank_correlations,
+    section,
+)
 from studies.representation.made import inspected, job, runs
 from studies.synthetic import check_statement
 

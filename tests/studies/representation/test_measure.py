@@ -12,12 +12,11 @@ from scipy import stats
 
 from metriscope.data.registry import row
 from metriscope.runs import Driver, Store
-from metriscope.studies.published import published
-from metriscope.studies.representation.accuracy import measure as accuracy
-from metriscope.studies.representation.measure import Inspection
-from metriscope.studies.representation.plan import MODELS, Inside, Prototypes, RepresentationComparing
-from metriscope.studies.representation.prototypes import measure as prototypes
-from metriscope.studies.representation.units import measure as units
+from metriscope.studies.representation import accuracy, prototypes, units
+from metriscope.studies.representation.experiments import Prototypes
+from metriscope.studies.representation.measure import Measurer
+from metriscope.studies.representation.plan import MODELS, Inside, RepresentationComparing
+from metriscope.studies.tidy_tables import published
 from studies.representation.made import EPOCHS, QUICK, Weights, images, inspected, job, network, recorded, run, runs
 
 TWO = {"relu": (0.95, 0.96, 0.97), "abs": (0.94, 0.955, 0.96)}
@@ -229,7 +228,7 @@ def test_ranges_of_perturbation_come_from_all_training_images(tmp_path):
     odd = next(i for i in range(2_500) if i not in spaced)
     x[odd] *= 100
     one = runs({"relu": (0.9,)})
-    found = Inspection(QUICK, one, Driver(Store(tmp_path)), {"raw": (x, y)}).results(()).tables["perturbed"]
+    found = Measurer(QUICK, one, Driver(Store(tmp_path)), {"raw": (x, y)}).results(()).tables["perturbed"]
     expected = units.perturbed(units.asking(one[0].job), one[0].model, x, y).tables["levels"]
     assert found["accuracy"].to_numpy() == pytest.approx(100 * expected["accuracy"].to_numpy())
 
@@ -238,14 +237,14 @@ def test_measurements_are_stored_once_under_the_network_that_they_are_of(tmp_pat
     lines, some = [], runs({"relu": (0.9,), "abs-l2": (0.9, 0.9)})
     views = {"raw": images()}
     for _ in range(2):
-        Inspection(QUICK, some, Driver(Store(tmp_path), lines.append), views).results(())
+        Measurer(QUICK, some, Driver(Store(tmp_path), lines.append), views).results(())
     # Perturbations of one network, the layers of two, and the centers of all three.
     counts = (1, 2, 3)
     first = [f"runs: {count} computed, 0 from the store)" for count in counts]
     again = [f"runs: 0 computed, {count} from the store)" for count in counts]
     assert [line.partition("(")[2] for line in lines] == [*first, *again]
     other = replace(some[0], job=replace(some[0].job, sha256="another data set"))
-    Inspection(QUICK, (other,), Driver(Store(tmp_path), lines.append), views).results(())
+    Measurer(QUICK, (other,), Driver(Store(tmp_path), lines.append), views).results(())
     assert "(runs: 1 computed, 0 from the store)" in lines[2 * len(counts)]
 
 
@@ -258,7 +257,7 @@ def test_raw_and_normalized_pixels_are_compared_at_equal_epochs():
 
 
 def test_samples_are_spread_over_the_whole_and_never_more_than_there_are(tmp_path):
-    inspection = Inspection(QUICK, (), Driver(Store(tmp_path)), {"raw": images(50)})
+    inspection = Measurer(QUICK, (), Driver(Store(tmp_path)), {"raw": images(50)})
     x, y = inspection.view(job("relu", 0), 10)
     # Ten of fifty, from the first to the last: 49 / 9 apart, rounded.
     rows = [0, 5, 11, 16, 22, 27, 33, 38, 44, 49]

@@ -8,7 +8,7 @@ import pytest
 from metriscope.report import Page, Prose, render
 from metriscope.report.markdown import markdown, verdicts_text
 from metriscope.studies.judging import judge
-from metriscope.studies.representation.accuracy.page import shortened
+from metriscope.studies.representation.accuracy_page import shortened
 from metriscope.studies.representation.judge import STATEMENTS
 from metriscope.studies.representation.measure import RepresentationResults
 from metriscope.studies.representation.page import sections

@@ -10,15 +10,16 @@ from metriscope.runs import Driver, Result, Store, once
 from metriscope.runs.records import add, read
 from metriscope.studies.judging import judge
 from metriscope.studies.representation import measure as study
-from metriscope.studies.representation.accuracy.measure import printed, select
+from metriscope.studies.representation import perturbations as measure
+from metriscope.studies.representation import perturbations_page as page
+from metriscope.studies.representation.accuracy import printed
+from metriscope.studies.representation.experiments import NETWORKS, PROGRAM, PublishedLevels, published_runs
 from metriscope.studies.representation.judge import STATEMENTS
-from metriscope.studies.representation.measure import Inspection
+from metriscope.studies.representation.measure import Measurer
 from metriscope.studies.representation.page import sections
-from metriscope.studies.representation.perturbations import measure, page
-from metriscope.studies.representation.perturbations.judge import HARMLESS, OFFSETS
-from metriscope.studies.representation.perturbations.plan import NETWORKS, PROGRAM, PublishedLevels, published_runs
-from metriscope.studies.representation.plan import RepresentationPlan
-from metriscope.studies.representation.starts.plan import PERTURBED
+from metriscope.studies.representation.perturbations_page import HARMLESS, OFFSETS
+from metriscope.studies.representation.plan import PERTURBED, RepresentationPlan
+from metriscope.studies.tidy_tables import matching
 from studies.representation.made import QUICK, dead, history, images, inspected, run, runs
 
 LEVELS = PublishedLevels(run("relu-bias", 0, 0.9).job)
@@ -114,8 +115,8 @@ def test_counts_are_those_of_the_probe_by_every_definition(tmp_path):
         assert len(both) == len(table)
         assert (both[name] / len(x)).to_numpy() == pytest.approx(both["accuracy"].to_numpy())
     assert found.tables["grid"]["level"].tolist() == [0.01, 0.1, 1.0, 10.0] * 2 + [-0.2, -0.1, 0.0, 0.1, 0.2]
-    neutral = select(found.tables["grid"], kind="offset", level=0.0)["right"].item()
-    assert neutral == select(found.tables["grid"], kind="scale", level=1.0)["right"].item() == found.record["right"]
+    neutral = matching(found.tables["grid"], kind="offset", level=0.0)["right"].item()
+    assert neutral == matching(found.tables["grid"], kind="scale", level=1.0)["right"].item() == found.record["right"]
     assert (found.record["silent"], found.record["train_accuracy"]) == (0, 0.9)
 
 
@@ -123,7 +124,9 @@ def test_printed_accuracies_are_at_no_distance_from_the_printed(tables):
     # Deviations of the runs cancel in the mean, up to the rounding to whole images.
     assert tables["replayed beside"]["difference"].abs().max() < 0.002
     assert tables["replayed largest"]["largest"].abs().max() < 0.002
-    row = select(tables["replayed beside"], definition=PROGRAM, network="abs-bias", kind="offset", level=-0.05).iloc[0]
+    row = matching(tables["replayed beside"], definition=PROGRAM, network="abs-bias", kind="offset", level=-0.05).iloc[
+        0
+    ]
     assert (row["published"], row["runs"]) == (95.49, 10)
     assert tables["replays"]["protocol"].all()
     ends = tables["replayed baselines"].set_index(["network", "quantity"])
@@ -165,7 +168,7 @@ def test_records_give_the_same_tables_and_replayed_trainings_stay_out_of_the_acc
     assert (claim.verdict, claim.origin) == ("supported", "record")
     largest = max(path.stat().st_size for path in tmp_path.glob("publishedlevels*"))
     assert largest < 12_000
-    shown = Inspection(QUICK, (), Recorded(store, found=records)).replayed()
+    shown = Measurer(QUICK, (), Recorded(store, found=records)).replayed()
     assert len(shown["replays"]) == 20
     assert set(shown["replays"]["origin"]) == {"record"}
     found = sections(None, results, (claim,))
@@ -189,7 +192,7 @@ def test_replayed_runs_are_measured_apart_from_the_others(tmp_path, monkeypatch)
     weights = {one.job: one.run.tensors() for one in some}
     ends = {one.job: {"history": one.history, "dead": one.dead} for one in some}
     finished = driver.perform(weights, once(lambda job: Result(ends[job], weights[job])), "made")
-    monkeypatch.setattr(Inspection, "view", lambda self, job, most: images())
+    monkeypatch.setattr(Measurer, "view", lambda self, job, most: images())
     # Records that come with the package would stand beside the runs of this test.
     monkeypatch.setattr("metriscope.runs.records.find", lambda study, address: None)
     plan = Chosen(**{**vars(QUICK), "chosen": tuple(weights)})

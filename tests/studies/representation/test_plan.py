@@ -12,13 +12,14 @@ from metriscope.studies.representation.plan import (
     CODED,
     MODELS,
     PAPER,
+    PERTURBED,
+    TABLES,
     Part,
     RepresentationOptions,
     RepresentationTraining,
     Setting,
     plan,
 )
-from metriscope.studies.representation.starts.plan import PERTURBED, TABLES
 
 
 @pytest.fixture

@@ -10,7 +10,7 @@ from metriscope.runs import Driver, Result, Store, once
 from metriscope.runs.records import add, read
 from metriscope.studies.records import main, page
 from metriscope.studies.representation.measure import recorded
-from metriscope.studies.representation.units.measure import asking
+from metriscope.studies.representation.units import asking
 from studies.representation.made import dead, history, job
 
 ROOT = Path(__file__).parents[3]
@@ -84,7 +84,7 @@ def test_the_page_in_the_documentation_is_what_the_records_say():
 @pytest.mark.skipif(not RECORDS.is_dir(), reason="an installed package has no records")
 def test_one_run_of_each_network_decides_nothing():
     from metriscope.studies.judging import judge
-    from metriscope.studies.representation.accuracy.measure import NEEDED
+    from metriscope.studies.representation.accuracy import NEEDED
     from metriscope.studies.representation.judge import STATEMENTS
 
     results = recorded(read(RECORDS))

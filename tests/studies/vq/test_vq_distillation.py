@@ -14,12 +14,19 @@ from metriscope.report import Page, render
 from metriscope.rng import stream
 from metriscope.runs import Driver, Store
 from metriscope.studies.judging import judge
-from metriscope.studies.vq.distillation.judge import STATEMENT
-from metriscope.studies.vq.distillation.measure import DistillationResults, chosen, measure_distillation
-from metriscope.studies.vq.distillation.page import section
-from metriscope.studies.vq.distillation.plan import METHODS, Distilling, StudentVariant
-from metriscope.studies.vq.distillation.train import gram_alignment, hidden, soft_signs, split, taught
-from metriscope.studies.vq.networks.plan import MLPShape
+from metriscope.studies.vq.distillation import (
+    STATEMENT,
+    DistillationResults,
+    chosen,
+    gram_alignment,
+    hidden,
+    measure_distillation,
+    section,
+    soft_signs,
+    split,
+    taught,
+)
+from metriscope.studies.vq.networks import METHODS, Distilling, MLPShape, StudentVariant
 from metriscope.studies.vq.train import mlp
 from metriscope.vq import alignment, capture
 from studies.synthetic import check_statement

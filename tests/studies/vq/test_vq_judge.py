@@ -7,8 +7,8 @@ import pandas as pd
 import pytest
 
 from metriscope.studies.judging import judge
-from metriscope.studies.published import published
-from metriscope.studies.vq.digits.plan import PAIRS
+from metriscope.studies.tidy_tables import published
+from metriscope.studies.vq.experiments import PAIRS
 from metriscope.studies.vq.judge import STATEMENTS
 from studies.synthetic import check_statement, synthetic, verdict_on
 

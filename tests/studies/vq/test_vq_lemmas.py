@@ -7,7 +7,8 @@ import pytest
 import torch
 
 from metriscope.rng import stream
-from metriscope.studies.vq.regions.measure import (
+from metriscope.studies.vq.plan import KINDS, Lot, TentMaps
+from metriscope.studies.vq.regions import (
     Steps,
     Tent,
     both_distances,
@@ -18,7 +19,6 @@ from metriscope.studies.vq.regions.measure import (
     tent_rows,
     wider_distances,
 )
-from metriscope.studies.vq.regions.plan import KINDS, Lot, TentMaps
 from metriscope.vq import capture, linear_regions
 
 NETWORKS = range(60)

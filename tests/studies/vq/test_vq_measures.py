@@ -15,9 +15,9 @@ from scipy import stats
 
 from metriscope.data import rotate
 from metriscope.rng import stream
-from metriscope.studies.vq.digits.measure import crossings, nearest, simultaneous
-from metriscope.studies.vq.digits.plan import Band
-from metriscope.studies.vq.moons.measure import (
+from metriscope.studies.vq.digits import crossings, nearest, simultaneous
+from metriscope.studies.vq.experiments import Band, Rotation
+from metriscope.studies.vq.moons import (
     comparisons,
     disc,
     eigenspace_overlap,
@@ -29,8 +29,7 @@ from metriscope.studies.vq.moons.measure import (
     participation_ratio,
     point_separation,
 )
-from metriscope.studies.vq.moons.plan import Rotation
-from metriscope.studies.vq.networks.plan import Group, MLPShape, VQRecipe
+from metriscope.studies.vq.networks import Group, MLPShape, VQRecipe
 from metriscope.studies.vq.train import mlp
 
 few = settings(max_examples=25, deadline=None)

@@ -11,11 +11,10 @@ from metriscope.report import Page, mean_text, number, render
 from metriscope.runs import Deadline, Driver, Finished, Unfinished
 from metriscope.studies.judging import finding, judge
 from metriscope.studies.vq import page
-from metriscope.studies.vq.digits.measure import StartsResults
-from metriscope.studies.vq.digits.plan import FORMS, INITIAL, PAIRS, TRAINED, TWINS, name_of
+from metriscope.studies.vq.digits import StartsResults
+from metriscope.studies.vq.experiments import COMPARISONS, DISTANCES, FORMS, INITIAL, PAIRS, TRAINED, TWINS, name_of
 from metriscope.studies.vq.judge import STATEMENTS
 from metriscope.studies.vq.measure import measure
-from metriscope.studies.vq.moons.plan import COMPARISONS, DISTANCES
 from metriscope.studies.vq.train import WORK
 
 

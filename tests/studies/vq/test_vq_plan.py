@@ -12,7 +12,7 @@ from metriscope import data
 from metriscope.rng import stream
 from metriscope.runs.address import address
 from metriscope.studies import STUDIES
-from metriscope.studies.vq.networks.plan import GROUP, MLPShape, blocks, matched_width
+from metriscope.studies.vq.networks import GROUP, MLPShape, blocks, matched_width
 from metriscope.studies.vq.plan import OPTIONS, VQOptions, plan
 from metriscope.studies.vq.train import mlp
 from studies.vq.tiny import tiny

@@ -10,8 +10,9 @@ from scipy import stats
 from metriscope.report import Section
 from metriscope.runs import Driver, Store
 from metriscope.studies.judging import judge
-from metriscope.studies.vq.prediction.judge import STATEMENT
-from metriscope.studies.vq.prediction.measure import (
+from metriscope.studies.vq.experiments import REFERENCE, SCORES
+from metriscope.studies.vq.prediction import (
+    STATEMENT,
     PredictionResults,
     held_out_gains,
     label_patterns,
@@ -19,9 +20,8 @@ from metriscope.studies.vq.prediction.measure import (
     partial_rank_correlation,
     permutation_p,
     pseudo_values,
+    section,
 )
-from metriscope.studies.vq.prediction.page import section
-from metriscope.studies.vq.prediction.plan import REFERENCE, SCORES
 from metriscope.vq import vq_kernel
 from studies.synthetic import check_statement
 from studies.vq.tiny import tiny

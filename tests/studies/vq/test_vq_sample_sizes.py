@@ -8,13 +8,7 @@ import pytest
 
 from metriscope.report import Page, render
 from metriscope.runs import Driver, Store
-from metriscope.studies.vq.sample_sizes.measure import (
-    SampleSizesResults,
-    measure_sample_sizes,
-    needed,
-    needed_text,
-)
-from metriscope.studies.vq.sample_sizes.page import section
+from metriscope.studies.vq.sample_sizes import SampleSizesResults, measure_sample_sizes, needed, needed_text, section
 from studies.vq.tiny import tiny
 
 COUNTS = np.array([100.0, 1_000.0, 10_000.0])

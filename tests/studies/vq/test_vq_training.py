@@ -13,9 +13,8 @@ from metriscope.rng import derive, stream
 from metriscope.runs import Deadline, Driver, Store
 from metriscope.runs.driver import CHECKPOINT_SECONDS
 from metriscope.studies.vq import train as training
-from metriscope.studies.vq.networks.measure import Networks
-from metriscope.studies.vq.networks.plan import PLANE, STUDY, Group, Images, MLPShape, VQRecipe
-from metriscope.studies.vq.train import WORK, cohort, mlp, sample, stacked_mlp, start
+from metriscope.studies.vq.networks import PLANE, STUDY, Group, Images, MLPShape, VQRecipe
+from metriscope.studies.vq.train import WORK, Networks, cohort, mlp, sample, stacked_mlp, start
 from metriscope.train import Cohort
 
 SHORT = VQRecipe(epochs=12, loss="bce", kept=(2, 5))

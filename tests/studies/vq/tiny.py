@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from metriscope.studies.vq.digits.plan import Band, Starts
-from metriscope.studies.vq.distillation.plan import Distillation, ExampleSplit
-from metriscope.studies.vq.networks.plan import VQRecipe
-from metriscope.studies.vq.plan import Beyond, VQOptions, VQPlan, plan
-from metriscope.studies.vq.regions.plan import Lemmas, TentMaps
+from metriscope.studies.vq.experiments import Band, Starts
+from metriscope.studies.vq.networks import Distillation, ExampleSplit, VQRecipe
+from metriscope.studies.vq.plan import Beyond, Lemmas, TentMaps, VQOptions, VQPlan, plan
 
 __all__ = ["tiny"]
 

@@ -269,7 +269,7 @@ def test_bits_are_packed_before_the_next_batch_comes():
 @pytest.mark.parametrize("width", [0, 3, 40_000])
 def test_rows_come_out_as_they_went_in_wherever_memory_can_grow(monkeypatch, in_place, width):
     if not in_place:
-        monkeypatch.setattr(packing, "_resized", lambda memory, size: packing._copied(memory, size))
+        monkeypatch.setattr(packing, "_resized", lambda *memory: packing._copied(*memory))
     rows = np.random.default_rng(0).integers(0, 256, (150, width)).astype(np.uint8)
     buffer = RowBuffer(width, 7)
     for start in range(0, 150, 11):

@@ -157,6 +157,16 @@ class Cells(nn.Module):
         return found[0] if isinstance(found, tuple) else found
 
 
+class Packed(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.rnn = nn.LSTM(4, 6, batch_first=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        packed = nn.utils.rnn.pack_padded_sequence(x, torch.full((len(x),), 2), batch_first=True)
+        return nn.utils.rnn.pad_packed_sequence(self.rnn(packed)[0], batch_first=True)[0]
+
+
 class Routed(nn.Module):
     """A mixture of experts: each point goes to the expert that its router prefers."""
 
@@ -210,76 +220,77 @@ WAYS = (
     Way("F.relu(x).square()", calls(lambda x: F.relu(x).square()), ("relu",), ("pow",), group="known"),
     Way("nn.MaxPool1d(2)", lambda: nn.MaxPool1d(2), ("max_pool",), (), (3, 8), group="known"),
     Way("0.5 * x * (1 + torch.tanh(...))", calls(gelu_by_tanh), ("tanh",)),
-    Way("torch.where(x > 0, x, 0)", calls(lambda x: torch.where(x > 0, x, 0)), (), ("where",)),
-    Way("torch.where(x > 0, x, 0.1 * x)", calls(lambda x: torch.where(x > 0, x, 0.1 * x)), (), ("where",)),
+    Way("torch.where(x > 0, x, 0)", calls(lambda x: torch.where(x > 0, x, 0)), ("where",)),
+    Way("torch.where(x > 0, x, 0.1 * x)", calls(lambda x: torch.where(x > 0, x, 0.1 * x)), ("where",)),
     Way(
         "torch.where(x.ge(0), x, x.expm1())",
         calls(lambda x: torch.where(x.ge(0), x, x.expm1())),
-        (),
-        ("expm1", "where"),
+        ("where",),
     ),
-    Way("torch.maximum(x, torch.zeros(()))", calls(lambda x: torch.maximum(x, torch.zeros(()))), (), ("maximum",)),
-    Way("torch.max(x, torch.zeros_like(x))", calls(lambda x: torch.max(x, torch.zeros_like(x))), (), ("maximum",)),
-    Way("torch.maximum(x, 0.1 * x)", calls(lambda x: torch.maximum(x, 0.1 * x)), (), ("maximum",)),
-    Way("-torch.minimum(-x, torch.zeros(()))", calls(lambda x: -torch.minimum(-x, torch.zeros(()))), (), ("minimum",)),
-    Way("torch.fmax(x, torch.zeros(()))", calls(lambda x: torch.fmax(x, torch.zeros(()))), (), ("fmax",)),
-    Way("x * (x > 0)", calls(lambda x: x * (x > 0)), (), ("product with a comparison",)),
-    Way("x * (x > 0).float()", calls(lambda x: x * (x > 0).float()), (), ("product with a comparison",)),
-    Way("x * x.sign()", calls(lambda x: x * x.sign()), (), ("sign",)),
-    Way("x.masked_fill(x < 0, 0)", calls(lambda x: x.masked_fill(x < 0, 0)), (), ("masked_fill",)),
-    Way("x[x < 0] = 0", calls(in_place), (), ("index_put",)),
-    Way("y[x > 0] = x[x > 0]", calls(selected), (), ("selection by a comparison", "index_put")),
-    Way("x.clamp(min=torch.zeros(()))", calls(lambda x: x.clamp(min=torch.zeros(()))), (), ("clamp",)),
+    Way("torch.maximum(x, torch.zeros(()))", calls(lambda x: torch.maximum(x, torch.zeros(()))), ("maximum",)),
+    Way("torch.max(x, torch.zeros_like(x))", calls(lambda x: torch.max(x, torch.zeros_like(x))), ("maximum",)),
+    Way("torch.maximum(x, 0.1 * x)", calls(lambda x: torch.maximum(x, 0.1 * x)), ("maximum",)),
+    Way("-torch.minimum(-x, torch.zeros(()))", calls(lambda x: -torch.minimum(-x, torch.zeros(()))), ("minimum",)),
+    Way("torch.fmax(x, torch.zeros(()))", calls(lambda x: torch.fmax(x, torch.zeros(()))), ("fmax",)),
+    Way("x * (x > 0)", calls(lambda x: x * (x > 0)), ("product",)),
+    Way("x * (x > 0).float()", calls(lambda x: x * (x > 0).float()), ("product",)),
+    Way("x * x.sign()", calls(lambda x: x * x.sign()), ("sign",)),
+    Way("x.masked_fill(x < 0, 0)", calls(lambda x: x.masked_fill(x < 0, 0)), ("masked_fill",)),
+    Way("x[x < 0] = 0", calls(in_place), ("index_put",)),
+    Way("y[x > 0] = x[x > 0]", calls(selected), ("selection",)),
+    Way("x.clamp(min=torch.zeros(()))", calls(lambda x: x.clamp(min=torch.zeros(()))), ("clamp",)),
     Way("x.clamp(0.5, 2)", calls(lambda x: x.clamp(0.5, 2)), (), ("clamp",)),
-    Way("(x > 0).float()", calls(lambda x: (x > 0).float() @ torch.ones(11, 3)), (), ("gt",)),
-    Way("torch.heaviside(x, torch.ones(()))", calls(lambda x: torch.heaviside(x, torch.ones(()))), (), ("heaviside",)),
-    Way("x.sign()", calls(lambda x: x.sign()), (), ("sign",)),
+    Way("(x > 0).float()", calls(lambda x: (x > 0).float() @ torch.ones(11, 3)), ("step",)),
+    Way("torch.heaviside(x, torch.ones(()))", calls(lambda x: torch.heaviside(x, torch.ones(()))), ("heaviside",)),
+    Way("x.sign()", calls(lambda x: x.sign()), ("sign",)),
     Way("x.round()", calls(lambda x: x.round()), (), ("round",)),
     Way("0.5 * x * (1 + torch.erf(x / 2**0.5))", calls(lambda x: 0.5 * x * (1 + torch.erf(x / 2**0.5))), ("erf",)),
-    Way("x / (1 + torch.exp(-x))", calls(lambda x: x / (1 + torch.exp(-x))), (), ("exp",)),
-    Way("torch.log1p(x.exp())", calls(lambda x: torch.log1p(x.exp())), (), ("exp", "log1p")),
-    Way(
-        "torch.logaddexp(x, torch.zeros(()))", calls(lambda x: torch.logaddexp(x, torch.zeros(()))), (), ("logaddexp",)
-    ),
+    Way("x / (1 + torch.exp(-x))", calls(lambda x: x / (1 + torch.exp(-x))), ("exp",)),
+    Way("torch.log1p(x.exp())", calls(lambda x: torch.log1p(x.exp())), ("exp",)),
+    Way("torch.logaddexp(x, torch.zeros(()))", calls(lambda x: torch.logaddexp(x, torch.zeros(()))), ("logaddexp",)),
     Way("x + torch.sin(x) ** 2", calls(lambda x: x + torch.sin(x) ** 2), (), ("sin", "pow")),
     Way("torch.cos(x)", calls(torch.cos), (), ("cos",)),
     Way("x.atan()", calls(lambda x: x.atan()), (), ("atan",)),
     Way("x ** 2", calls(lambda x: x**2), (), ("pow",)),
     Way("x * x", calls(lambda x: x * x), (), ("square",)),
     Way("torch.exp(-x * x)", calls(lambda x: torch.exp(-x * x)), (), ("exp",)),
-    Way("1 / (1 + x.exp())", calls(lambda x: 1 / (1 + x.exp())), (), ("exp", "reciprocal")),
+    Way("1 / (1 + x.exp())", calls(lambda x: 1 / (1 + x.exp())), ("exp",)),
     Way("torch.sqrt(x * x + 1)", calls(lambda x: torch.sqrt(x * x + 1)), (), ("square",)),
-    Way("x.unflatten(1, (-1, 11)).amax(1)", calls(lambda x: x.unflatten(1, (-1, 11)).amax(1)), (), ("amax",)),
-    Way("x.unflatten(1, (1, 11)).max(1).values", calls(lambda x: x.unflatten(1, (1, 11)).max(1).values), (), ("max",)),
+    Way(
+        "x.unflatten(1, (3, 4)).amax(1)", lambda: Calls(lambda x: x.unflatten(1, (3, 4)).amax(1), units=12), ("maxout",)
+    ),
+    Way("x[:, None].max(-1).values", calls(lambda x: x[:, None].max(-1).values), ("maxout",)),
+    Way("x.max()", calls(lambda x: x.max() + x), (), ("max",)),
     Way("x.sort(-1).values", calls(lambda x: x.sort(-1).values), (), ("sort",)),
     Way("x.topk(3).values", calls(lambda x: x.topk(3).values), (), ("topk",)),
     Way("x.median(-1, keepdim=True).values", calls(lambda x: x.median(-1, keepdim=True).values), (), ("median",)),
     Way("x.cummax(-1).values", calls(lambda x: x.cummax(-1).values), (), ("cummax",)),
-    Way("autograd.Function", calls(Straight.apply), (), ("where",)),
+    Way("autograd.Function", calls(Straight.apply), ("where",)),
     Way("torch.hypot(x, x + 1)", calls(lambda x: torch.hypot(x, x + 1)), (), ("hypot",)),
     Way("mixture of experts", Routed, (), ("argmax", "where")),
-    Way("nn.LSTM", lambda: Cells(nn.LSTM(4, 6, batch_first=True)), (), ("LSTM",), (3, 4), "recurrent"),
+    Way("nn.LSTM", lambda: Cells(nn.LSTM(4, 6, batch_first=True)), ("lstm",), (), (3, 4), "recurrent"),
     Way(
         "nn.LSTM, bidirectional",
         lambda: Cells(nn.LSTM(4, 6, 2, batch_first=True, bidirectional=True)),
+        ("lstm", "lstm", "lstm", "lstm"),
         (),
-        ("LSTM",),
         (3, 4),
         "recurrent",
     ),
-    Way("nn.GRU", lambda: Cells(nn.GRU(4, 6, batch_first=True)), (), ("GRU",), (3, 4), "recurrent"),
-    Way("nn.RNN", lambda: Cells(nn.RNN(4, 6, batch_first=True)), (), ("RNN",), (3, 4), "recurrent"),
+    Way("nn.GRU", lambda: Cells(nn.GRU(4, 6, batch_first=True)), ("gru",), (), (3, 4), "recurrent"),
+    Way("nn.RNN", lambda: Cells(nn.RNN(4, 6, batch_first=True)), ("rnn",), (), (3, 4), "recurrent"),
     Way(
         'nn.RNN(nonlinearity="relu")',
         lambda: Cells(nn.RNN(4, 6, batch_first=True, nonlinearity="relu")),
+        ("rnn",),
         (),
-        ("RNN",),
         (3, 4),
         "recurrent",
     ),
-    Way("nn.LSTMCell", lambda: Cells(nn.LSTMCell(4, 6)), (), ("LSTMCell",), (4,), "recurrent"),
-    Way("nn.GRUCell", lambda: Cells(nn.GRUCell(4, 6)), (), ("GRUCell",), (4,), "recurrent"),
-    Way("nn.RNNCell", lambda: Cells(nn.RNNCell(4, 6)), (), ("RNNCell",), (4,), "recurrent"),
+    Way("nn.LSTM of packed sequences", Packed, (), ("LSTM",), (3, 4), "recurrent"),
+    Way("nn.LSTMCell", lambda: Cells(nn.LSTMCell(4, 6)), ("lstm",), (), (4,), "recurrent"),
+    Way("nn.GRUCell", lambda: Cells(nn.GRUCell(4, 6)), ("gru",), (), (4,), "recurrent"),
+    Way("nn.RNNCell", lambda: Cells(nn.RNNCell(4, 6)), ("rnn",), (), (4,), "recurrent"),
     Way("torch.jit.script of nn.ReLU", scripted(nn.ReLU()), ("relu",), group="compiled"),
     Way("torch.jit.script of nn.Softsign", scripted(nn.Softsign()), ("softsign",), group="compiled"),
     Way("torch.jit.script of nn.Tanhshrink", scripted(nn.Tanhshrink()), ("tanhshrink",), group="compiled"),
@@ -288,7 +299,6 @@ WAYS = (
     Way(
         "torch.jit.script of torch.where",
         lambda: Calls(torch.jit.script(_scripted_where)),
-        (),
         ("where",),
         group="compiled",
     ),

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from metriscope.vq.measures import alignment
+from metriscope.vq.measures import alignment, resampling
 from vq.measures.cases import PLAIN, signs
 from vq.measures.test_alignment import both, go, pair, ways
 from vq.units.cases import patterns
@@ -50,6 +50,20 @@ def test_intervals_of_layers_are_those_of_each_alone(monkeypatch, way, estimator
         for j, other in enumerate(q.layers):
             alone = alignment(p.layer(one.name), q.layer(other.name), estimator, interval=0.9)
             np.testing.assert_allclose(found.interval[:, i, j], alone.interval, atol=1e-9)
+
+
+@both
+def test_errors_of_many_points_in_single_precision_are_those_in_double(monkeypatch, estimator):
+    p, q = pair(400)
+    exact = alignment(p, q, estimator, interval=0.95, by_layer=True)
+    monkeypatch.setattr(resampling, "_SINGLE", 100)
+    monkeypatch.setattr(resampling, "_BLOCK", 1 << 12)
+    found = alignment(p, q, estimator, interval=0.95, by_layer=True)
+    width = exact.interval[1] - exact.interval[0]
+    # Single precision has 24 bits; a row's product sums some hundred terms.
+    np.testing.assert_allclose(found.interval, exact.interval, atol=1e-4 * width.max())
+    assert (found.value == exact.value).all()
+    assert not np.array_equal(found.interval, exact.interval)
 
 
 @both

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from hypothesis.extra import numpy as hnp
 from torch import nn
 
-from metriscope.nn.initialization import empty_linear
+from metriscope.nn.layers import empty_linear
 from metriscope.rng import stream
 from metriscope.vq.capture.patterns import Layer, Patterns
 

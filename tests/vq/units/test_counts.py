@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from metriscope.nn.initialization import empty_linear
+from metriscope.nn.layers import empty_linear
 from metriscope.rng import stream
 from metriscope.vq.units.novelty import local_complexity, naswot_score, pattern_multiplicities, region_count
 from vq.units.cases import hamming, layered, mlp, patient, patterns, plain_bits

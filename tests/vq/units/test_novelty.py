@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from sklearn.metrics import roc_auc_score
 
 from metriscope.nn import init_through_points_
-from metriscope.nn.initialization import empty_linear
+from metriscope.nn.layers import empty_linear
 from metriscope.rng import stream
 from metriscope.vq.units.novelty import novelty
 from vq.units.cases import hamming, patient, patterns, plain_bits

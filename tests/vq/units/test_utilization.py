@@ -247,6 +247,32 @@ def test_elements_of_a_pool_are_no_units_and_are_counted_apart():
     assert alone.summary().empty
 
 
+class Maxout(nn.Module):
+    def forward(self, x):
+        return x.unflatten(1, (2, 2)).amax(2)
+
+
+class Bounded(nn.Module):
+    def forward(self, x):
+        return x.clamp(torch.zeros(()), torch.full((), 6.0))
+
+
+def test_alternatives_of_a_maxout_are_no_units_and_one_that_never_wins_is_not_dead():
+    found = utilization(capture(Maxout(), torch.tensor([[1.0, 0, 5, 4], [2, 1, 0, 9], [3, 0, 1, 8]])))
+    assert (len(found), found.pools["winners"].tolist(), found.pools["elements"].tolist()) == (0, [1, 2], [2, 2])
+
+
+def test_a_relu6_of_a_convolution_is_one_unit_per_channel_also_if_it_never_reaches_six():
+    conv = nn.Conv2d(1, 3, 1)
+    conv.weight.data[:, 0, 0, 0], conv.bias.data[:] = torch.tensor([1.0, 1.0, -1.0]), torch.tensor([0.0, 8.0, -8.0])
+    x = torch.linspace(-3, 3, 20 * 16).reshape(20, 1, 4, 4)
+    for activation in (nn.ReLU6(), Bounded()):
+        found = utilization(capture(nn.Sequential(conv, activation), x), by="channel")
+        assert found.to_pandas()["status"].tolist() == ["active", "always on", "dead"]
+        # Of the second channel, 8 + x reaches 6 where x is at least -2: five sixths of all places.
+        np.testing.assert_allclose(found.saturated, [0, 5 / 6, 0], atol=1 / 320)
+
+
 def test_a_tracker_that_measured_nothing_says_so():
     with pytest.raises(ValueError, match="measured nothing yet"):
         UtilizationTracker(mlp((3, 4)), torch.zeros(1, 3)).summary()

@@ -45,7 +45,7 @@ function aboutText({ count, layers, x0, y0, width, height, labels }) {
   const units = layers.map((layer) => layer.width), same = units.every((one) => one === units[0]);
   const shape = layers.length > 1 && same ? `${layers.length} layers of ${plural(units[0], "unit")}` : `${units.map((one) => say(one)).join(" + ")} units`;
   const side = (low, size) => `[${say(low, low % 1 ? 1 : 0)}, ${say(low + size, (low + size) % 1 ? 1 : 0)}]`;
-  return `${plural(count, "linear region")}, ${shape}, ${plural(labels.length, "training point")}, on ${side(x0, width)} \u00d7 ${side(y0, height)}`;
+  return `${plural(count, "linear region")}, ${shape}, ${plural(labels.length, "point")}, on ${side(x0, width)} \u00d7 ${side(y0, height)}`;
 }
 
 function buildRows(scene) {

@@ -5,11 +5,9 @@ Axes: R regions, H units, W words of 32 bits. Each layer starts at a new word; t
 
 from __future__ import annotations
 
-import json
 from base64 import b64encode
 from collections.abc import Mapping, Sequence
 from functools import cache
-from hashlib import sha256
 from importlib.resources import files
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +15,12 @@ import numpy as np
 from jaxtyping import Int8, Num, UInt8, UInt32
 
 from metriscope.report.explorer.scene import Scene, check_together
+from metriscope.report.html import fingerprint, safe_json
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
-__all__ = ["encode", "explorer_page", "fingerprint", "pack_signs", "payload", "script", "style", "viridis"]
+__all__ = ["encode", "explorer_page", "pack_signs", "payload", "script", "style", "viridis"]
 
 # Little-endian, as every browser's typed arrays are in practice.
 _KINDS = {"u1": "<u1", "u2": "<u2", "u4": "<u4", "f4": "<f4"}
@@ -59,7 +58,7 @@ def viridis() -> UInt8[np.ndarray, "256 4"]:
 def payload(scenes: Sequence[Scene]) -> str:
     """Return the page's data as JSON that is safe inside a script block: it contains no ``<``."""
     data = {"palette": encode(viridis(), "u1"), "scenes": [_record(scene, list(scenes[0].choices)) for scene in scenes]}
-    return json.dumps(data, separators=(",", ":"), ensure_ascii=True, allow_nan=False).replace("<", "\\u003c")
+    return safe_json(data)
 
 
 def _record(scene: Scene, keys: Sequence[str]) -> Mapping[str, Any]:
@@ -87,15 +86,6 @@ def explorer_page(scenes: Sequence[Scene], title: str = "How far is it, for a ne
     # Not to be escaped again: style and script are our own, and ``payload`` leaves no tag in the data.
     parts = {"css": Markup(style()), "script": Markup(script()), "data": Markup(payload(scenes))}
     return _template().render(title=title, fingerprint=fingerprint(script()), **parts)
-
-
-def fingerprint(text: str) -> str:
-    """Return the hash by which a content security policy knows an inline script.
-
-    >>> fingerprint("")
-    'sha256-47DEQpj8HBSa+/TImW+5JCeuQeRkm5NMpJWZG3hSuFU='
-    """
-    return f"sha256-{b64encode(sha256(text.encode()).digest()).decode('ascii')}"
 
 
 @cache

@@ -1,58 +1,128 @@
-"""The drawings of the study: accuracies by variant, and what distances go with."""
+"""The drawings of the contests: ranks with their critical difference, and one score against another."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
+import numpy as np
 import pandas as pd
 
+from metriscope.functional import Ranking
 from metriscope.report import Figure, to_svg
-from metriscope.report.plots import strip
+from metriscope.report.plots import panels
 from metriscope.report.style import CYCLE, figure
-from metriscope.studies.published import matching
-from metriscope.studies.representation.plan import title
+from metriscope.studies.heads.measure import means, standing
+from metriscope.studies.heads.plan import CONTESTS, HEADINGS
+from metriscope.studies.tidy_tables import matching
 
-__all__ = ["TITLES", "accuracies", "distances"]
+__all__ = ["few_points", "named", "rank_figure", "ranks", "reliability_diagram", "shares"]
 
-TITLES = {
-    "trained": "μ trained",
-    "frozen": "μ frozen at its start",
-    "placed": "μ from its target, trained",
-    "fast": "μ at 100,000 times the rate",
-    "flat": "μ trained, α frozen",
-    "fast flat": "μ at 100,000 times the rate, α frozen",
-}
-REFERENCES = {"own": "Mahalanobis, own class", "euclid": "Euclid, own class", "other": "Mahalanobis, other classes"}
+# Points that a bin of confidence must hold to be drawn.
+LEAST = 50
+# Heads whose confidence and accuracy with few points are drawn: a line each, so not all of them.
+SHOWN = ("linear", "offset-l2", "mahalanobis", "mahalanobis-shared", "cosine", "nearest-mean")
 
 
-def accuracies(table: pd.DataFrame) -> Figure:
-    """Draw the test accuracy of every run, one panel per network, one row per variant."""
-    networks = list(dict.fromkeys(table["network"]))
-    drawing, axes = figure(9.2, 2.3 * -(-len(networks) // 2), -(-len(networks) // 2), 2)
-    colors = dict(zip(TITLES.values(), CYCLE * 2, strict=False))
-    for ax, network in zip(axes.flat, networks, strict=False):
-        parts = {v: matching(table, network=network, variant=v)["test_accuracy"].to_numpy() for v in TITLES}
-        strip(ax, {TITLES[v]: values for v, values in parts.items() if len(values)}, colors)
-        ax.set(title=title(network), xlabel="test accuracy, %")
-    for ax in axes.flat[len(networks) :]:
-        ax.set_axis_off()
-    caption = "Each dot is a start; the large dot is the mean with its 95 % interval."
-    return Figure("offset-accuracies", "What training μ and α changes", to_svg(drawing, "offset-accuracies"), caption)
+def named(entry: str) -> str:
+    """Return the title of an entry.
+
+    >>> named("offset-l2, from data")
+    'OffsetL2, from data'
+    """
+    head, comma, rest = entry.partition(",")
+    return HEADINGS.get(head, head) + comma + rest
 
 
-def distances(table: pd.DataFrame) -> Figure:
-    """Draw the rank correlations of outputs with distances, for the networks whose smallest distance wins."""
-    rows = matching(table, negated=True)
-    shown = [v for v in ("trained", "fast") if v in set(rows["variant"])]
-    networks = list(dict.fromkeys(rows["network"]))
-    drawing, axes = figure(9.2, 1.9 * len(shown), len(shown), len(networks))
-    colors = dict(zip(REFERENCES.values(), CYCLE, strict=False))
-    for line, variant in zip(axes, shown, strict=True):
-        for ax, network in zip(line, networks, strict=True):
-            part = matching(rows, network=network, variant=variant)
-            strip(ax, {text: part[name].to_numpy() for name, text in REFERENCES.items()}, colors)
-            ax.set(title=f"{title(network)}, {TITLES[variant]}", xlabel="rank correlation over test images")
+def rank_figure(name: str, heading: str, ranking: Ranking, titles: Sequence[str], score: str, group: str) -> Figure:
+    """Draw average ranks; whatever is within the critical difference of the best shares its band.
+
+    ``score``: what is ranked by; ``group``: how the caption begins, on what and over how many data sets.
+    """
+    order = ranking.ranks.argsort()[::-1]
+    drawing, axes = figure(7.5, 0.9 + 0.3 * len(titles))
+    ax, best = axes[0, 0], float(ranking.ranks.min())
+    ax.axvspan(best, best + ranking.critical_difference, color=CYCLE[0], alpha=0.12, linewidth=0)
+    ax.plot(ranking.ranks[order], np.arange(len(titles)), "o", color=CYCLE[0])
+    ax.set_yticks(np.arange(len(titles)), [titles[place] for place in order])
+    ax.set(xlabel=f"average rank by {score} (1 is best)")
     caption = (
-        "How far each output, the distance to the center of a class, orders test images as other distances do: the "
-        "Mahalanobis distance of the class in principal components of the training images, the Euclidean distance to "
-        "the class mean, and the Mahalanobis distances of the other classes. Mean over classes; each dot is a start."
+        f"{group} in the band are not told apart from the best by Nemenyi's test at the level {ranking.alpha:.0%} "
+        f"(critical difference {ranking.critical_difference:.2f}; Friedman's p = {ranking.p_value:.2g})."
     )
-    return Figure("offset-distances", "What the outputs measure", to_svg(drawing, "offset-distances"), caption)
+    return Figure(name, heading, to_svg(drawing, name), caption)
+
+
+def ranks(table: pd.DataFrame, contest: str) -> Figure | None:
+    """Draw average ranks by accuracy."""
+    found = standing(table, contest, "accuracy")
+    if found is None:
+        return None
+    ranking, names = found
+    count = len(means(table[table["counted"]], contest, "accuracy"))
+    heading = f"{CONTESTS[contest].title}: ranks over data sets"
+    group = f"Average over {count} data sets. Entries"
+    return rank_figure(
+        f"contest-{contest}-ranks", heading, ranking, [named(name) for name in names], "test accuracy", group
+    )
+
+
+def shares(table: pd.DataFrame) -> Figure | None:
+    """Draw the accuracy against the share of Abs units, less that of ReLU alone, one line per data set."""
+    rows = matching(table, contest="mixtures")
+    pure = {e.name: e.share for e in CONTESTS["mixtures"].entries if e.hidden == 64 and not e.rewritten}
+    if rows.empty or not set(pure) <= set(rows["entry"]):
+        return None
+    wide = means(table, "mixtures", "accuracy")[list(pure)]
+    drawing, axes = figure(7.5, 3.2)
+    ax = axes[0, 0]
+    for place, (data, values) in enumerate(wide.iterrows()):
+        gain = values.to_numpy() - values.iloc[0]
+        ax.plot(list(pure.values()), gain, "o-", color=CYCLE[place % len(CYCLE)], alpha=0.8, linewidth=1, markersize=3)
+        ax.annotate(str(data), (1.01, gain[-1]), fontsize=7, va="center")
+    ax.axhline(0, color="0.6", linewidth=0.8)
+    ax.set(xlabel="share of units that are Abs", ylabel="points above ReLU alone", xlim=(-0.03, 1.25))
+    caption = "Mean over starts, on equal numbers of units, parameters and hyperplanes. The rest of the units is ReLU."
+    return Figure("contest-shares", "Replacing ReLU by Abs, unit by unit", to_svg(drawing, "contest-shares"), caption)
+
+
+def few_points(table: pd.DataFrame) -> Figure | None:
+    """Draw the accuracy with 5, 20 and 100 training points per class, one panel per data set."""
+    rows = matching(table, contest="few")
+    if rows.empty:
+        return None
+    sets = list(dict.fromkeys(rows["data"]))
+    drawing, axes = panels(len(sets), 2.6)
+    for ax, data in zip(axes, sets, strict=True):
+        for color, entry in zip(CYCLE, SHOWN, strict=True):
+            part = matching(rows, data=data, entry=entry).groupby("per_class")["accuracy"].mean()
+            ax.plot(part.index, part, "o-", color=color, label=named(entry), linewidth=1.2, markersize=3)
+        ax.set(title=data, xlabel="training points per class", ylabel="test accuracy, %", xscale="log")
+        ax.set_xticks(sorted(set(rows["per_class"])), [str(n) for n in sorted(set(rows["per_class"]))])
+    axes[0].legend(fontsize=7)
+    caption = "Mean over five starts, each with training points of its own."
+    return Figure("contest-few", "Heads with few training points", to_svg(drawing, "contest-few"), caption)
+
+
+def reliability_diagram(bins: pd.DataFrame) -> Figure | None:
+    """Draw accuracy against confidence, as trained and after temperature scaling; None without records of bins."""
+    rows = matching(bins, contest="heads", per_class=0, counted=True) if len(bins) else bins
+    if rows.empty:
+        return None
+    drawing, axes = figure(9.2, 3.6, 1, 2)
+    for ax, (scaled, title) in zip(
+        axes.flat, {False: "As trained", True: "After temperature scaling"}.items(), strict=True
+    ):
+        ax.plot([0, 1], [0, 1], color="0.6", linewidth=0.8)
+        for color, entry in zip(CYCLE, SHOWN, strict=True):
+            sums = matching(rows, scaled=scaled, entry=entry).groupby("bin")[["count", "confidence", "right"]].sum()
+            sums = sums[sums["count"] >= LEAST]
+            x, y = (sums[name] / sums["count"] for name in ("confidence", "right"))
+            ax.plot(x, y, "o-", color=color, label=named(entry), linewidth=1.2, markersize=3)
+        ax.set(title=title, xlabel="confidence", ylabel="share classified correctly")
+    axes.flat[0].legend(fontsize=7)
+    caption = (
+        f"Test points of {rows['data'].nunique()} data sets and all starts in bins of confidence, of at least {LEAST} "
+        "points. On the gray line confidence equals accuracy; below it a classifier is too sure."
+    )
+    name = "contest-reliability"
+    return Figure(name, "How far confidence can be trusted", to_svg(drawing, name), caption)

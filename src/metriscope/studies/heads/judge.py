@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from metriscope.report import Evidence, mean_text, number
 from metriscope.studies.evidence import Above, Within
-from metriscope.studies.heads.contests.measure import means, standing
-from metriscope.studies.heads.contests.plan import CONTESTS, HEADINGS
+from metriscope.studies.heads.measure import means, standing
+from metriscope.studies.heads.plan import CONTESTS, HEADINGS
 from metriscope.studies.judging import Criterion, Statement, Values, finding
-from metriscope.studies.published import matching
+from metriscope.studies.tidy_tables import matching
 
 if TYPE_CHECKING:
     from metriscope.studies.judging import Tables

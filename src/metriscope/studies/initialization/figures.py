@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pandas as pd
 
 from metriscope.report import Figure, to_svg
-from metriscope.report.plots import strip
-from metriscope.report.style import CYCLE, figure
+from metriscope.report.plots import panels, strip
+from metriscope.report.style import CYCLE
+from metriscope.studies.heads.figures import rank_figure
 from metriscope.studies.initialization.measure import gains, references, standing
 from metriscope.studies.initialization.plan import ENTRIES, KINDS
-from metriscope.studies.published import matching
+from metriscope.studies.tidy_tables import matching
 
 __all__ = ["curves", "losses", "ranks"]
 
@@ -21,15 +21,13 @@ DRAWN = ("kaiming", "orthogonal", "lsuv", "points", "clusters", "model")
 def losses(table: pd.DataFrame) -> Figure:
     """Draw the loss of every start less that of the reference, one panel per kind of data."""
     known = references(table)
-    drawing, axes = figure(9.6, 3.1 * -(-len(known) // 2), -(-len(known) // 2), 2)
-    for ax, (kind, reference) in zip(axes.flat, known.items(), strict=False):
+    drawing, axes = panels(len(known), 3.1, width=9.6)
+    for ax, (kind, reference) in zip(axes, known.items(), strict=True):
         wide = gains(table, kind).drop(columns=reference)
         groups = {ENTRIES[str(name)]: values for name, values in wide.items()}
         strip(ax, groups, {name: CYCLE[place % len(CYCLE)] for place, name in enumerate(groups)})
         ax.axvline(0, color="0.6", linewidth=0.8)
         ax.set(title=KINDS[kind], xlabel=f"log10 of the loss, less that of {ENTRIES[reference]}")
-    for ax in axes.flat[len(known) :]:
-        ax.set_axis_off()
     caption = (
         "Loss on new points after training; left of the line is better. Each dot is a Gaussian, mixture or data set "
         "(mean over starts and activations); the large dot is the mean with its 95 % interval."
@@ -40,38 +38,25 @@ def losses(table: pd.DataFrame) -> Figure:
 def curves(table: pd.DataFrame) -> Figure:
     """Draw how the loss falls, one panel per kind of data."""
     kinds = list(dict.fromkeys(table["kind"]))
-    drawing, axes = figure(9.6, 2.7 * -(-len(kinds) // 2), -(-len(kinds) // 2), 2)
-    for ax, kind in zip(axes.flat, kinds, strict=False):
+    drawing, axes = panels(len(kinds), 2.7, width=9.6)
+    for ax, kind in zip(axes, kinds, strict=True):
         rows = matching(table, kind=kind)
         for color, entry in zip(CYCLE, DRAWN, strict=False):
             part = matching(rows, entry=entry)
             mean = part.groupby(part["check"] / part["checks"])["log_loss"].mean()
             ax.plot(mean.index, mean, color=color, label=ENTRIES[entry], linewidth=1.2)
         ax.set(title=KINDS[kind], xlabel="share of training", ylabel="log10 of the loss")
-    axes.flat[0].legend(fontsize=7)
-    for ax in axes.flat[len(kinds) :]:
-        ax.set_axis_off()
+    axes[0].legend(fontsize=7)
     caption = "Loss on new points, mean of its logarithm over data sets, activations and starts."
     return Figure("starts-curves", "How the loss falls", to_svg(drawing, "starts-curves"), caption)
 
 
 def ranks(table: pd.DataFrame, kind: str) -> Figure | None:
-    """Draw average ranks by the loss; starts within the critical difference of the best share its band."""
+    """Draw average ranks by the loss."""
     found = standing(table, kind)
     if found is None:
         return None
     ranking, names = found
-    order = ranking.ranks.argsort()[::-1]
-    drawing, axes = figure(7.5, 0.9 + 0.3 * len(names))
-    ax, best = axes[0, 0], float(ranking.ranks.min())
-    ax.axvspan(best, best + ranking.critical_difference, color=CYCLE[0], alpha=0.12, linewidth=0)
-    ax.plot(ranking.ranks[order], np.arange(len(names)), "o", color=CYCLE[0])
-    ax.set_yticks(np.arange(len(names)), [ENTRIES[names[place]] for place in order])
-    ax.set(xlabel="average rank by the loss on new points (1 is best)")
-    caption = (
-        f"Average over {len(gains(table, kind))} data sets. Starts in the band are not told apart from the best by "
-        f"Nemenyi's test at the level {ranking.alpha:.0%} (critical difference {ranking.critical_difference:.2f}; "
-        f"Friedman's p = {ranking.p_value:.2g})."
-    )
-    name = f"starts-{kind}-ranks"
-    return Figure(name, f"Ranks of starts: {KINDS[kind]}", to_svg(drawing, name), caption)
+    group = f"Average over {len(gains(table, kind))} data sets. Starts"
+    titles, score = [ENTRIES[name] for name in names], "the loss on new points"
+    return rank_figure(f"starts-{kind}-ranks", f"Ranks of starts: {KINDS[kind]}", ranking, titles, score, group)

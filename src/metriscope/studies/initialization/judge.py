@@ -16,12 +16,12 @@ from metriscope.report import Evidence, number
 from metriscope.studies.evidence import Below
 from metriscope.studies.initialization.plan import ENTRIES, KINDS
 from metriscope.studies.judging import Criterion, Statement, Values
-from metriscope.studies.published import matching
+from metriscope.studies.tidy_tables import matching
 
 if TYPE_CHECKING:
     from metriscope.studies.judging import Tables
 
-__all__ = ["STATEMENTS"]
+__all__ = ["PAIRS", "STATEMENTS"]
 
 SOURCE = "Oursland 2024a, arXiv:2410.19352"
 # Half the loss and a twentieth less, in powers of ten; a tenth of the training.

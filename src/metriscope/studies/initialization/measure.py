@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,37 +11,30 @@ import pandas as pd
 from metriscope.functional import Ranking, rank_methods
 from metriscope.runs import Driver, Finished
 from metriscope.studies.initialization.plan import ENTRIES, KINDS, NAME, InitializationPlan
-from metriscope.studies.published import matching
+from metriscope.studies.tidy_tables import TidyTables, joined, matching
 
 if TYPE_CHECKING:
     from metriscope.runs.records import Record
 
-__all__ = ["InitializationResults", "gains", "measure", "recorded", "references", "standing"]
+__all__ = ["gains", "measure", "recorded", "references", "standing"]
 
 COLUMNS = ("data", "kind", "activation", "entry", "start", "unit", "log_loss", "share", "dead", "aside", "kept")
 
 
-@dataclass(frozen=True, eq=False)
-class InitializationResults:
-    """Tidy tables by name; a table without rows was not measured."""
-
-    tables: Mapping[str, pd.DataFrame]
-
-
-def measure(plan: InitializationPlan, runs: Finished, driver: Driver) -> InitializationResults:
+def measure(plan: InitializationPlan, runs: Finished, driver: Driver) -> TidyTables:
     """Return what the finished runs show, or what was recorded of them."""
     found = runs if plan.computed else driver.recorded(plan.contests)
     origin = "run" if plan.computed else "record"
     return _gathered(((vars(job), run) for job, run in found.items()), origin)
 
 
-def recorded(records: Sequence[Record]) -> InitializationResults:
+def recorded(records: Sequence[Record]) -> TidyTables:
     """Return what records of finished runs show."""
     own = [record for record in records if record.spec.get("study") == NAME]
     return _gathered(((record.spec, record) for record in own), "record")
 
 
-def _gathered(found: Iterable[tuple[Mapping[str, Any], Any]], origin: str) -> InitializationResults:
+def _gathered(found: Iterable[tuple[Mapping[str, Any], Any]], origin: str) -> TidyTables:
     """Return the tables of all contests; the unit of a Gaussian is its number, elsewhere it is the data set."""
     parts: dict[str, list[pd.DataFrame]] = {"starts": [], "curves": []}
     for job, run in found:
@@ -53,15 +45,12 @@ def _gathered(found: Iterable[tuple[Mapping[str, Any], Any]], origin: str) -> In
         parts["starts"].append(starts)
         parts["curves"].append(run.table("curves").assign(**where, checks=job["checks"]))
     empty = {"starts": list(COLUMNS), "curves": ["data", "kind", "activation", "entry", "check", "log_loss"]}
-    joined = {
-        name: pd.concat(some, ignore_index=True) if some else pd.DataFrame(columns=empty[name])
-        for name, some in parts.items()
-    }
+    whole = {name: joined(some, empty[name]) for name, some in parts.items()}
     order = pd.CategoricalDtype(list(KINDS), ordered=True)
     tables = {
-        name: table.sort_values("kind", key=lambda k: k.astype(order), kind="stable") for name, table in joined.items()
+        name: table.sort_values("kind", key=lambda k: k.astype(order), kind="stable") for name, table in whole.items()
     }
-    return InitializationResults({name: table.reset_index(drop=True) for name, table in tables.items()})
+    return TidyTables({name: table.reset_index(drop=True) for name, table in tables.items()})
 
 
 def references(table: pd.DataFrame) -> dict[str, str]:

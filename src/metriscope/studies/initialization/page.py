@@ -7,9 +7,9 @@ import pandas as pd
 from metriscope.functional import summarize
 from metriscope.report import Block, Claim, Details, Ledger, Prose, Section, Table, interval
 from metriscope.studies.initialization import figures
-from metriscope.studies.initialization.measure import InitializationResults, gains, references
+from metriscope.studies.initialization.measure import gains, references
 from metriscope.studies.initialization.plan import ACTIVATIONS, ENTRIES, KINDS, TITLE, InitializationPlan
-from metriscope.studies.published import matching
+from metriscope.studies.tidy_tables import TidyTables, matching
 
 __all__ = ["HIGHLIGHTS", "QUESTION", "overview", "sections"]
 
@@ -32,9 +32,7 @@ TEXT = (
 )
 
 
-def sections(
-    plan: InitializationPlan | None, results: InitializationResults, claims: tuple[Claim, ...]
-) -> tuple[Section, ...]:
+def sections(plan: InitializationPlan | None, results: TidyTables, claims: tuple[Claim, ...]) -> tuple[Section, ...]:
     """Return the study's sections in reading order."""
     shown = (
         "" if plan is None or plan.computed else "\n\nNothing is computed in this profile: what is shown was recorded."
@@ -49,7 +47,7 @@ def sections(
     )
 
 
-def _blocks(results: InitializationResults) -> tuple[Block, ...]:
+def _blocks(results: TidyTables) -> tuple[Block, ...]:
     table, curves = results.tables["starts"], results.tables["curves"]
     if table.empty:
         return (Prose("No run of this experiment is recorded."),)

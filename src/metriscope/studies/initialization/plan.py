@@ -8,22 +8,12 @@ from typing import Annotated, Literal
 
 from tyro.conf import arg
 
+from metriscope.studies.contract import given_numbers
+
 __all__ = [
-    "ACTIVATIONS",
-    "COMPONENTS",
-    "DIMS",
-    "ENTRIES",
-    "KINDS",
-    "NAME",
-    "OPTIONS",
-    "REAL",
-    "TIMES",
-    "TITLE",
-    "InitializationOptions",
-    "InitializationPlan",
-    "StartContest",
-    "plan",
-]
+    "ACTIVATIONS", "ENTRIES", "KINDS", "NAME", "OPTIONS", "REAL", "TIMES", "TITLE", "InitializationOptions",
+    "InitializationPlan", "StartContest", "plan",
+]  # fmt: skip
 
 NAME, TITLE = "initialization", "Initialization from data"
 TIMES = {"quick": "a second: shows recorded runs", "paper": "about 25 minutes on one core"}
@@ -146,24 +136,19 @@ def plan(options: InitializationOptions) -> InitializationPlan:
     >>> len(plan(InitializationOptions("quick")).contests), len(plan(InitializationOptions("quick")).jobs())
     (38, 0)
     """
-    if options.profile not in TIMES:
-        raise ValueError(f"unknown profile {options.profile!r}: there are {', '.join(TIMES)}")
-    for name in ("seeds", "epochs"):
-        if (value := getattr(options, name)) is not None and value < 1:
-            raise ValueError(f"--{name} must be at least 1, not {value}")
+    given = given_numbers(options, TIMES, {"seeds": 1, "epochs": 1})
 
     # This reads no file, but imports numpy, which a bad request need not wait for.
     from metriscope.data import available
 
-    asked = [_changed(contest, options) for contest in _contests()]
+    asked = [_changed(contest, given, options.seed) for contest in _contests()]
     missing = tuple(name for name in REAL if options.profile != "quick" and not available(name))
     return InitializationPlan(options.profile, tuple(one for one in asked if one.data not in missing), missing)
 
 
-def _changed(contest: StartContest, options: InitializationOptions) -> StartContest:
-    epochs = options.epochs or contest.epochs
-    checks, starts = min(epochs, contest.checks), options.seeds or contest.starts
-    return replace(contest, seed=options.seed, starts=starts, epochs=epochs, checks=checks)
+def _changed(contest: StartContest, given: Mapping[str, int], seed: int) -> StartContest:
+    starts, epochs = given.get("seeds", contest.starts), given.get("epochs", contest.epochs)
+    return replace(contest, seed=seed, starts=starts, epochs=epochs, checks=min(epochs, contest.checks))
 
 
 def _contests() -> list[StartContest]:

@@ -31,11 +31,11 @@ from metriscope.nn import (
 from metriscope.nn.clusters import cluster_count
 from metriscope.rng import stream
 from metriscope.runs import Result, once
-from metriscope.studies.heads.contests.plan import Source
-from metriscope.studies.heads.contests.train import prepared
+from metriscope.studies.heads.plan import Source
+from metriscope.studies.heads.train import prepared
 from metriscope.studies.initialization.plan import REAL, StartContest
 
-__all__ = ["WORK", "StartProblem", "contested", "problem", "started"]
+__all__ = ["WORK", "contested", "losses", "problem", "started"]
 
 Part = tuple[Tensor, Tensor]
 State = Mapping[str, Tensor]

@@ -14,12 +14,12 @@ import pandas as pd
 
 from metriscope.probes import lost_directions
 from metriscope.report import Figure, to_svg
-from metriscope.report.plots import band, identity_scatter, scatter_with_hyperplanes, spectrum, strip
+from metriscope.report.plots import band, identity_scatter, panels, scatter_with_hyperplanes, spectrum, strip
 from metriscope.report.style import COLORS, figure, legend, log_axes
 from metriscope.studies.mahalanobis.measure import MahalanobisResults
 from metriscope.studies.mahalanobis.plan import METRICS, NAME, MahalanobisPlan
-from metriscope.studies.mahalanobis.trials.measure import TITLES, curve
-from metriscope.studies.published import matching, published
+from metriscope.studies.mahalanobis.trials import TITLES, curve
+from metriscope.studies.tidy_tables import matching, published
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -29,12 +29,9 @@ __all__ = ["beside_published", "curves", "distributions", "eigenvalues", "gaussi
 
 def hyperplanes(results: MahalanobisResults) -> Figure:
     """Draw the 2-D data with learned hyperplanes and contours: the truth, each best run, a failed Abs run."""
-    shown, rows = results.panels, -(-len(results.panels) // 3)
-    drawing, axes = figure(9.2, 2.9 * rows, rows, 3)
-    for ax, panel in zip(axes.flat, shown, strict=False):
+    drawing, axes = panels(len(results.panels), 2.9, 3)
+    for ax, panel in zip(axes, results.panels, strict=True):
         scatter_with_hyperplanes(ax, results.points, panel.weight, panel.bias, panel.distance, panel.title)
-    for ax in axes.flat[len(shown) :]:
-        ax.set_axis_off()
     caption = (
         "Training points (gray), their mean (cross), the units' hyperplanes (lines) and where the network's distance "
         "is 1, 2 and 3 (dashed). Abs that has lost a direction measures along one axis only: its contours run along "

@@ -17,9 +17,9 @@ from metriscope.report import Evidence, number
 from metriscope.studies.evidence import Above, Below, Region
 from metriscope.studies.judging import Criterion, Statement, Values
 from metriscope.studies.mahalanobis.plan import DIMS, METRICS, NAME
-from metriscope.studies.mahalanobis.second_layer.judge import STATEMENT as SECOND_LAYER
-from metriscope.studies.mahalanobis.trials.measure import TITLES
-from metriscope.studies.published import matching, published
+from metriscope.studies.mahalanobis.second_layer import STATEMENT as SECOND_LAYER
+from metriscope.studies.mahalanobis.trials import TITLES
+from metriscope.studies.tidy_tables import matching, published
 
 if TYPE_CHECKING:
     from metriscope.studies.judging import Tables

@@ -16,20 +16,18 @@ from metriscope.nn import Mahalanobis
 from metriscope.report.plots import plane_nodes
 from metriscope.runs import Driver, Finished, Run, once
 from metriscope.studies.mahalanobis import plan as planned
-from metriscope.studies.mahalanobis.diagnosis.measure import diagnosed
-from metriscope.studies.mahalanobis.diagnosis.plan import Diagnosis
-from metriscope.studies.mahalanobis.landscape.measure import combined, landscape
+from metriscope.studies.mahalanobis import replay
+from metriscope.studies.mahalanobis import trials as trial
+from metriscope.studies.mahalanobis.diagnosis import diagnosed
+from metriscope.studies.mahalanobis.experiments import Chance, Diagnosis, SecondLayers
+from metriscope.studies.mahalanobis.landscape import combined, landscape
 from metriscope.studies.mahalanobis.plan import DistanceTraining, MahalanobisPlan, Measurement
-from metriscope.studies.mahalanobis.recovery.measure import axes, chance, kept_all
-from metriscope.studies.mahalanobis.recovery.plan import Chance
-from metriscope.studies.mahalanobis.replay import measure as replay
-from metriscope.studies.mahalanobis.second_layer.measure import measure_second_layer
-from metriscope.studies.mahalanobis.second_layer.plan import SecondLayers
+from metriscope.studies.mahalanobis.second_layer import measure_second_layer
 from metriscope.studies.mahalanobis.train import draw_problem
-from metriscope.studies.mahalanobis.trials import measure as trial
-from metriscope.studies.published import matching
+from metriscope.studies.mahalanobis.trials import axes_beside_chance, chance, kept_all
+from metriscope.studies.tidy_tables import matching
 
-__all__ = ["MahalanobisResults", "PlanePanel", "measure"]
+__all__ = ["MahalanobisResults", "measure"]
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,7 +82,7 @@ def measure(plan: MahalanobisPlan, runs: Finished, driver: Driver) -> Mahalanobi
         "starts": trial.starts_compared(first, history),
         "gaussians": _gaussians(trials),
         "identities": _identities(plan, found),
-        "axes": axes(trials, _chances(plan, trials, driver)),
+        "axes": axes_beside_chance(trials, _chances(plan, trials, driver)),
         "replay": replay.compared(replay.replayed(plan, first, driver)),
         "second layer": measure_second_layer(SecondLayers(seed=plan.seed), driver, recorded=plan.profile == "quick"),
     }

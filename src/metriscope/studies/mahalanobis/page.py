@@ -8,15 +8,13 @@ import pandas as pd
 from metriscope.probes import lost_directions
 from metriscope.report import Block, Claim, Details, Ledger, Prose, Section, Table, interval, number
 from metriscope.report.numbers import MISSING
-from metriscope.studies.mahalanobis import figures
-from metriscope.studies.mahalanobis.diagnosis.plan import OUTCOMES
-from metriscope.studies.mahalanobis.landscape import page as landscape
+from metriscope.studies.mahalanobis import figures, replay, second_layer
+from metriscope.studies.mahalanobis import landscape_page as landscape
+from metriscope.studies.mahalanobis.experiments import OUTCOMES
 from metriscope.studies.mahalanobis.measure import MahalanobisResults
 from metriscope.studies.mahalanobis.plan import METRICS, NAME, PAPER, TITLE, MahalanobisPlan
-from metriscope.studies.mahalanobis.replay import page as replay
-from metriscope.studies.mahalanobis.second_layer import page as second_layer
-from metriscope.studies.mahalanobis.trials.measure import RANKED, TITLES, best_trials
-from metriscope.studies.published import matching, published, source_of
+from metriscope.studies.mahalanobis.trials import RANKED, TITLES, best_trials
+from metriscope.studies.tidy_tables import matching, published, source_of
 
 __all__ = ["HIGHLIGHTS", "QUESTION", "sections"]
 
@@ -37,7 +35,7 @@ def sections(plan: MahalanobisPlan, results: MahalanobisResults, claims: tuple[C
     """Return the study's sections in reading order."""
     return (
         Section(TITLE, (Prose(_introduction(plan)), *_results(plan, results))),
-        *replay.section(results),
+        *replay.section(results.tables["replay"]),
         Section("What the means hide: lost directions", _lost(plan, results)),
         *landscape.section(results.tables),
         Section("Starting from clusters", _starts(results)),

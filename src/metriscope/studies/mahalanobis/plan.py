@@ -12,35 +12,13 @@ from typing import Annotated, Literal
 from tyro.conf import arg
 
 from metriscope.runs.address import added
+from metriscope.studies.contract import given_numbers
 
 __all__ = [
-    "ACTIVATIONS",
-    "AUTHOR_SEED",
-    "AUTHOR_THREADS",
-    "DIMS",
-    "EXACT",
-    "GROUP",
-    "METRICS",
-    "NAME",
-    "OPTIONS",
-    "PAPER",
-    "SHORTEST",
-    "STARTS",
-    "TIMES",
-    "TITLE",
-    "DistanceRecipe",
-    "DistanceTraining",
-    "Further",
-    "GaussianTask",
-    "MahalanobisOptions",
-    "MahalanobisPlan",
-    "Measurement",
-    "Metric",
-    "Size",
-    "Start",
-    "author_task",
-    "plan",
-]
+    "ACTIVATIONS", "ANALYTIC_POINTS", "AUTHOR_SEED", "DIMS", "EXACT", "GROUP", "METRICS", "NAME", "OPTIONS",
+    "PAPER", "PROFILES", "SHORTEST", "STARTS", "TIMES", "TITLE", "DistanceRecipe", "DistanceTraining", "Further",
+    "GaussianTask", "MahalanobisOptions", "MahalanobisPlan", "Measurement", "Start", "author_task", "plan",
+]  # fmt: skip
 
 NAME = "mahalanobis"
 TITLE = "Learning the Mahalanobis distance"
@@ -328,9 +306,8 @@ def plan(options: MahalanobisOptions) -> MahalanobisPlan:
     >>> plan(MahalanobisOptions("paper", dims=(2,), trials=5)).sizes[2]
     Size(samples=1000, epochs=10000, trials=5, test_samples=1000)
     """
+    given = given_numbers(options, PROFILES, {"trials": 1, "epochs": 1, "samples": 2})
     _check(options)
-    names = ("trials", "epochs", "samples")
-    given = {name: value for name in names if (value := getattr(options, name)) is not None}
     rows = PROFILES[options.profile]
     sizes = {d: replace(rows[_nearest(d)], **given) for d in dict.fromkeys(options.dims)}
     chosen = tuple(a for a in ACTIVATIONS if a in options.activations)
@@ -348,12 +325,6 @@ def _nearest(dim: int) -> int:
 
 
 def _check(options: MahalanobisOptions) -> None:
-    if options.profile not in PROFILES:
-        raise ValueError(f"unknown profile {options.profile!r}: there are {', '.join(PROFILES)}")
-    for name, least in {"trials": 1, "epochs": 1, "samples": 2}.items():
-        value = getattr(options, name)
-        if value is not None and value < least:
-            raise ValueError(f"--{name} must be at least {least}, not {value}")
     if options.start not in (None, "author", "own"):
         raise ValueError(f"--start must be author or own, not {options.start!r}")
     if not options.dims or not options.activations:

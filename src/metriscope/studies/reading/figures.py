@@ -7,10 +7,10 @@ import pandas as pd
 from metriscope.report import Figure, to_svg
 from metriscope.report.plots import strip
 from metriscope.report.style import CYCLE, figure
-from metriscope.studies.published import matching
 from metriscope.studies.reading.plan import ACTIVATIONS, MEASURES
+from metriscope.studies.tidy_tables import matching
 
-__all__ = ["differences", "gaps"]
+__all__ = ["differences"]
 
 
 def gaps(table: pd.DataFrame, measure: str) -> pd.DataFrame:

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from metriscope.report import Evidence, mean_text
 from metriscope.studies.evidence import Above
 from metriscope.studies.judging import Criterion, Statement, Values
-from metriscope.studies.published import matching
 from metriscope.studies.reading.plan import ACTIVATIONS, MEASURES, READINGS
+from metriscope.studies.tidy_tables import matching
 
 if TYPE_CHECKING:
     from metriscope.studies.judging import Tables

@@ -6,8 +6,8 @@ import pandas as pd
 
 from metriscope.report import Block, Claim, Ledger, Prose, Section, Table
 from metriscope.studies.reading import figures
-from metriscope.studies.reading.measure import ReadingResults
 from metriscope.studies.reading.plan import ACTIVATIONS, MEASURES, READINGS, TITLE, ReadingPlan
+from metriscope.studies.tidy_tables import TidyTables
 
 __all__ = ["HIGHLIGHTS", "QUESTION", "sections"]
 
@@ -18,7 +18,7 @@ QUESTION = (
 HIGHLIGHTS = ("reading-gaps",)
 
 
-def sections(plan: ReadingPlan, results: ReadingResults, claims: tuple[Claim, ...]) -> tuple[Section, ...]:
+def sections(plan: ReadingPlan, results: TidyTables, claims: tuple[Claim, ...]) -> tuple[Section, ...]:
     """Return the study's sections in reading order."""
     shown = "" if plan.computed else " Nothing is computed in this profile: what is shown was recorded."
     text = (

@@ -8,21 +8,12 @@ from typing import Annotated, Literal
 
 from tyro.conf import arg
 
+from metriscope.studies.contract import given_numbers
+
 __all__ = [
-    "ACTIVATIONS",
-    "DATA",
-    "DEPTHS",
-    "MEASURES",
-    "NAME",
-    "OPTIONS",
-    "READINGS",
-    "TIMES",
-    "TITLE",
-    "ReadNetworks",
-    "ReadingOptions",
-    "ReadingPlan",
-    "plan",
-]
+    "ACTIVATIONS", "MEASURES", "NAME", "OPTIONS", "READINGS", "TIMES", "TITLE", "ReadNetworks", "ReadingOptions",
+    "ReadingPlan", "plan",
+]  # fmt: skip
 
 NAME, TITLE = "reading", "Reading units by their zero sets"
 TIMES = {"quick": "a second: shows recorded runs", "paper": "5 minutes on one core"}
@@ -105,16 +96,12 @@ def plan(options: ReadingOptions) -> ReadingPlan:
     >>> len(plan(ReadingOptions("paper")).jobs()), len(plan(ReadingOptions("quick")).jobs())
     (30, 0)
     """
-    if options.profile not in TIMES:
-        raise ValueError(f"unknown profile {options.profile!r}: there are {', '.join(TIMES)}")
-    for name in ("seeds", "epochs"):
-        if (value := getattr(options, name)) is not None and value < 1:
-            raise ValueError(f"--{name} must be at least 1, not {value}")
+    given = given_numbers(options, TIMES, {"seeds": 1, "epochs": 1})
 
     # This reads no file, but imports numpy, which a bad request need not wait for.
     from metriscope.data import digest
 
-    starts, steps = options.seeds or 3, options.epochs or 1_500
+    starts, steps = given.get("seeds", 3), given.get("epochs", 1_500)
     return ReadingPlan(
         options.profile,
         tuple(

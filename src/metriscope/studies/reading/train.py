@@ -24,16 +24,7 @@ from metriscope.rng import stream
 from metriscope.runs import Result, once
 from metriscope.studies.reading.plan import READINGS, ReadNetworks
 
-__all__ = [
-    "WORK",
-    "HeldOut",
-    "ablation_effects",
-    "read_layer_units",
-    "read_networks",
-    "readings_of",
-    "split",
-    "trained",
-]
+__all__ = ["WORK", "HeldOut", "ablation_effects", "read_layer_units", "read_networks"]
 
 
 class HeldOut(NamedTuple):

@@ -11,17 +11,21 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from metriscope.report import Figure, to_svg
-from metriscope.report.plots import LABEL_COLORS, band, strip
+from metriscope.report.plots import LABEL_COLORS, band, panels, strip
 from metriscope.report.style import COLORS, CYCLE, FAINT, INK, figure, legend, log_axes
-from metriscope.studies.representation.accuracy.measure import by_seed, printed, select
+from metriscope.studies.representation.accuracy import by_seed, printed
 from metriscope.studies.representation.measure import RepresentationResults
 from metriscope.studies.representation.plan import BASE, Setting, title
-from metriscope.studies.representation.units.measure import Unit
+from metriscope.studies.representation.units import Unit
+from metriscope.studies.tidy_tables import matching
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["accuracies", "curves", "distributions", "dying", "heat_maps", "perturbations", "prototypes", "weights"]
+__all__ = [
+    "SPREAD", "accuracies", "color", "curves", "distributions", "dying", "heat_maps", "perturbations", "prototypes",
+    "weights",
+]  # fmt: skip
 
 VIOLET = "#7a5195"
 STEMS = {
@@ -110,8 +114,8 @@ def curves(results: RepresentationResults, setting: Setting, name: str) -> Figur
 
 def dying(results: RepresentationResults, setting: Setting, name: str) -> Figure | None:
     """Draw the share of inactive units over epochs, where units can die."""
-    table = select(results.tables["dead"], setting=str(setting), part="train")
-    parts = {panel: select(table, network=panel[0], layer=panel[1]) for panel in PANELS}
+    table = matching(results.tables["dead"], setting=str(setting), part="train")
+    parts = {panel: matching(table, network=panel[0], layer=panel[1]) for panel in PANELS}
     panels = {panel: part for panel, part in parts.items() if len(part)}
     if not panels:
         return None
@@ -166,19 +170,15 @@ def heat_maps(results: RepresentationResults) -> Figure | None:
     found = [n for n in HEADS if n in set(planes["network"])]
     if not found:
         return None
-    columns = min(3, len(found))
-    height = -(-len(found) // columns)
-    drawing, axes = figure(9.2, 3.0 * height, height, columns)
-    for ax, network in zip(axes.flat, found, strict=False):
-        part = select(planes, network=network)
+    drawing, axes = panels(len(found), 3.0, min(3, len(found)))
+    for ax, network in zip(axes, found, strict=True):
+        part = matching(planes, network=network)
         wide = part.pivot_table(index="output", columns="class", values="distance", aggfunc="mean")
         ax.imshow(wide.to_numpy(), cmap="viridis_r", vmin=0, vmax=4)
         ax.grid(visible=False)
         ax.set(title=title(network), xticks=range(wide.shape[1]), yticks=range(wide.shape[0]))
         ax.set(xlabel="class", ylabel="output")
-    for ax in axes.flat[len(found) :]:
-        ax.set_axis_off()
-    bar = drawing.colorbar(axes[0, 0].images[0], ax=axes, shrink=0.6, extend="max")
+    bar = drawing.colorbar(axes[0].images[0], ax=drawing.axes, shrink=0.6, extend="max")
     bar.set_label("|mean of the class| / its sd along the output")
     name = "output-hyperplanes"
     caption = (
@@ -198,7 +198,7 @@ def perturbations(results: RepresentationResults) -> Figure | None:
     drawing, axes = figure(9.2, 3.1, 1, 3)
     for ax, kind in zip(axes[0], ("scale", "clip", "offset"), strict=True):
         for network in found:
-            levels, values = by_seed(select(table, network=network, kind=kind), "level", "accuracy")
+            levels, values = by_seed(matching(table, network=network, kind=kind), "level", "accuracy")
             if "-bias" in network:
                 middle = np.median(values, axis=0)
                 ax.plot(100 * levels, middle, color=color(network), linewidth=1, dashes=(4, 3), label=title(network))

@@ -17,13 +17,14 @@ import pandas as pd
 from metriscope.report import Evidence, mean_text
 from metriscope.studies.evidence import Above, Below, Region, Within
 from metriscope.studies.judging import Criterion, Look, Statement, Values
-from metriscope.studies.representation.accuracy.measure import last_epochs, printed, select
-from metriscope.studies.representation.accuracy.plan import LOOKS
-from metriscope.studies.representation.centers.judge import STATEMENT as CENTERS
-from metriscope.studies.representation.collapse.judge import STATEMENT as COLLAPSE
-from metriscope.studies.representation.perturbations.judge import perturbation_statement
+from metriscope.studies.representation.accuracy import last_epochs, printed
+from metriscope.studies.representation.centers import STATEMENT as CENTERS
+from metriscope.studies.representation.collapse_page import STATEMENT as COLLAPSE
+from metriscope.studies.representation.experiments import LOOKS
+from metriscope.studies.representation.perturbations_page import perturbation_statement
 from metriscope.studies.representation.plan import BASE, DISTANCES, title
-from metriscope.studies.representation.units.measure import INACTIVE
+from metriscope.studies.representation.units import INACTIVE
+from metriscope.studies.tidy_tables import matching
 
 __all__ = ["STATEMENTS"]
 
@@ -96,7 +97,7 @@ def _beside(claim: str) -> Callable[[Tables], tuple[Evidence, ...]]:
 
     def evidence(tables: Tables) -> tuple[Evidence, ...]:
         rows = []
-        for network, part in select(tables["judged"], claim=claim).groupby("network", sort=False):
+        for network, part in matching(tables["judged"], claim=claim).groupby("network", sort=False):
             theirs = printed("test_accuracy", network=str(network))
             pairs = zip(theirs["mean"], theirs["sd"], strict=True) if len(theirs) else ()
             spots = dict.fromkeys(f"{mean:.2f} ± {sd:.2f}" for mean, sd in pairs)
@@ -109,14 +110,14 @@ def _beside(claim: str) -> Callable[[Tables], tuple[Evidence, ...]]:
 
 
 def _collapse_evidence(tables: Tables) -> tuple[Evidence, ...]:
-    judged = set(select(tables["judged"], claim="C12")["setting"])
+    judged = set(matching(tables["judged"], claim="C12")["setting"])
     dead = pd.concat([tables[name] for name in ("recorded dead", "dead") if name in tables])
-    dead = select(dead, network="relu2", layer="output", part="train")
+    dead = matching(dead, network="relu2", layer="output", part="train")
     last = last_epochs(dead[dead["setting"].isin(judged)])
     theirs = printed("dead_output_units", network="relu2")
     rows = []
     for key, text in (INACTIVE | {"never": "none"}).items() if len(last) else ():
-        known = ", ".join(f"{mean:g}" for mean in select(theirs, threshold=key)["mean"])
+        known = ", ".join(f"{mean:g}" for mean in matching(theirs, threshold=key)["mean"])
         label = f"ReLU2 outputs, % active for {text} of training images"
         rows.append(Evidence(label, mean_text(last[key]), known or None, f"{SOURCE} and its author's notes"))
     return (*_beside("C12")(tables), *rows)
@@ -124,7 +125,7 @@ def _collapse_evidence(tables: Tables) -> tuple[Evidence, ...]:
 
 def _distance_notes(tables: Tables) -> str:
     """Say how far prototypes have moved, which is another question than whether the networks do well."""
-    judged, places = select(tables["judged"], claim="C16"), tables["places"]
+    judged, places = matching(tables["judged"], claim="C16"), tables["places"]
     own = places[places["setting"].isin(set(judged["setting"]))]
     if own.empty:
         return _runs(judged)
@@ -138,7 +139,7 @@ def _distance_notes(tables: Tables) -> str:
 def _statement(claim: str, text: str, criteria: tuple[Criterion, ...], **more: Any) -> Statement:
     """Return a claim of the paper on accuracies, with its runs as a note and the printed accuracies as evidence."""
     usual: dict[str, Any] = {"source": SOURCE, "looks": tuple(Look(*row) for row in LOOKS)}
-    usual |= {"notes": lambda tables: _runs(select(tables["judged"], claim=claim))}
+    usual |= {"notes": lambda tables: _runs(matching(tables["judged"], claim=claim))}
     return Statement(claim, text, criteria=criteria, **{**usual, "evidence": _beside(claim), **more})
 
 

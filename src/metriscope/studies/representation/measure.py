@@ -21,27 +21,24 @@ from metriscope.data.registry import row
 from metriscope.nn import architectures
 from metriscope.runs import Driver, Finished, Record, Result, Run, once
 from metriscope.runs.records import read, shipped
+from metriscope.studies.representation import accuracy, centers, collapse, perturbations, prototypes, starts, units
 from metriscope.studies.representation import plan as plans
-from metriscope.studies.representation.accuracy import measure as accuracy
-from metriscope.studies.representation.accuracy.measure import Curves, Density
-from metriscope.studies.representation.centers import measure as centers
-from metriscope.studies.representation.centers.plan import Centers
-from metriscope.studies.representation.collapse import measure as collapse
-from metriscope.studies.representation.perturbations import measure as perturbations
-from metriscope.studies.representation.perturbations.plan import (
+from metriscope.studies.representation.accuracy import Curves, Density
+from metriscope.studies.representation.experiments import (
     NETWORKS,
+    Centers,
+    Identifying,
+    Perturbing,
+    Prototypes,
     PublishedLevels,
     judged_levels,
     published_runs,
 )
-from metriscope.studies.representation.plan import RepresentationComparing, RepresentationTraining, Setting
-from metriscope.studies.representation.prototypes import measure as prototypes
-from metriscope.studies.representation.starts import measure as starts
-from metriscope.studies.representation.starts.plan import PERTURBED, Identifying
+from metriscope.studies.representation.plan import PERTURBED, RepresentationComparing, RepresentationTraining, Setting
 from metriscope.studies.representation.train import TrainedNetwork, images, tagged
-from metriscope.studies.representation.units import measure as units
+from metriscope.studies.tidy_tables import matching
 
-__all__ = ["Inspection", "RepresentationResults", "compared", "gathered", "measure", "numbered", "ordered", "recorded"]
+__all__ = ["Measurer", "RepresentationResults", "compared", "gathered", "measure", "numbered", "ordered", "recorded"]
 
 Points = tuple[Float32[Tensor, "n d"], Int64[Tensor, " n"]]
 PLANES = ("output", "class", "mean", "sd", "distance", "inside")
@@ -74,13 +71,13 @@ class RepresentationResults:
 
     def accuracy(self, setting: Setting, network: str) -> pd.Series:
         """Return the test accuracy in percent, indexed by seed."""
-        rows = accuracy.select(self.tables["runs"], setting=str(setting), network=network)
+        rows = matching(self.tables["runs"], setting=str(setting), network=network)
         return rows.set_index("seed")["test_accuracy"]
 
     def curve(self, setting: Setting, network: str, name: str) -> Curves:
         """Return observed epochs, and a loss or an error of shape (seeds, epochs); zero errors become one image."""
         part, _, what = name.partition("_")
-        rows = accuracy.select(self.tables["histories"], setting=str(setting), network=network)
+        rows = matching(self.tables["histories"], setting=str(setting), network=network)
         epochs, values = accuracy.by_seed(rows, "epoch", name if what == "loss" else f"{part}_accuracy")
         if what == "loss":
             return epochs, values
@@ -107,8 +104,8 @@ def measure(plan: plans.RepresentationPlan, runs: Finished, driver: Driver) -> R
         notes.append(f"{len(kept)} runs are shown from records and were not repeated; `--retrain` trains them.")
     # Thousands of small products: several threads for each cost more than they save, far more on a busy machine.
     with threadpool_limits(limits=1):
-        results = Inspection(plan, found, driver).results((*plan.deviations(), *notes))
-        replayed = Inspection(plan, apart, driver).replayed()
+        results = Measurer(plan, found, driver).results((*plan.deviations(), *notes))
+        replayed = Measurer(plan, apart, driver).replayed()
     results = replace(results, tables={**results.tables, **replayed})
     return results if any(s.protocol for s in results.settings) else _beside_records(results, driver)
 
@@ -210,7 +207,7 @@ def gathered(
 
 
 @dataclass(frozen=True, eq=False)
-class Inspection:
+class Measurer:
     """Everything that is measured on the trained networks themselves."""
 
     plan: plans.RepresentationPlan
@@ -286,18 +283,18 @@ class Inspection:
         """Return stored measurements of trained networks, after computing those that are missing."""
         models = {run.job: run for run in self.runs}
 
-        def work(spec: plans.Perturbing | plans.Prototypes | PublishedLevels | Centers) -> Result:
+        def work(spec: Perturbing | Prototypes | PublishedLevels | Centers) -> Result:
             return compute(spec, models[spec.training].model, *self.view(spec.training, spec.sample))
 
         return self.driver.perform(specs, once(work), f"{plans.NAME}: {label}")
 
-    def _prototypes(self) -> list[plans.Prototypes]:
+    def _prototypes(self) -> list[Prototypes]:
         """Return the measurements of distance layers; the first seed of those that are shown is drawn too."""
         asked = self.plan.inside
         runs = self._nearest(name for name in architectures() if name in plans.DISTANCES)
         first = {run.job.model: run.job for run in reversed(runs)}
         drawn = {first[name] for name in asked.images if name in first}
-        return [plans.Prototypes(run.job, run.job in drawn, asked.sample) for run in runs]
+        return [Prototypes(run.job, run.job in drawn, asked.sample) for run in runs]
 
     def _centers(self) -> list[tuple[RepresentationTraining, Mapping[str, pd.DataFrame]]]:
         """Return where the outputs of every network have their centers."""

@@ -6,7 +6,6 @@ This file imports no tensor library, so that a bad request is refused before any
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
@@ -14,31 +13,53 @@ from tyro.conf import arg
 
 from metriscope.runs.address import added, address
 from metriscope.runs.records import find
-from metriscope.studies.representation.starts.plan import REPLAYS, STARTS, TABLES, replays
+from metriscope.studies.contract import given_numbers
 
 __all__ = [
-    "BASE",
-    "CODED",
-    "DISTANCES",
-    "MODELS",
-    "NAME",
-    "OPTIONS",
-    "PAPER",
-    "TIMES",
-    "TITLE",
-    "WHERE",
-    "Inside",
-    "Part",
-    "Perturbing",
-    "Prototypes",
-    "RepresentationComparing",
-    "RepresentationOptions",
-    "RepresentationPlan",
-    "RepresentationTraining",
-    "Setting",
-    "plan",
-    "title",
-]
+    "BASE", "CODED", "DISTANCES", "MODELS", "NAME", "OPTIONS", "PAPER", "PERTURBED", "PIXELS", "PROFILES",
+    "REPLAYS", "TABLES", "TIMES", "TITLE", "WHERE", "Inside", "Part", "RepresentationComparing",
+    "RepresentationOptions", "RepresentationPlan", "RepresentationTraining", "Setting", "plan", "title",
+]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Replay:
+    """The random numbers of a published series of trainings on a GPU, all from one seed.
+
+    ``networks``: in the order in which they were trained, ``runs`` times each. ``draws``: the tensors that each run
+    draws, in order; a tensor that is drawn twice keeps the second values.
+    """
+
+    seed: int
+    networks: tuple[str, ...]
+    draws: tuple[str, ...]
+    runs: int = 20
+
+
+STARTS = ("author", "own")
+SIX = ("relu", "abs", "relu2", "abs2", "relu2-neg", "abs2-neg")
+# Both programs draw the first layer twice: PyTorch's `apply` meets it as an attribute and again inside a Sequential.
+REPLAYS = {
+    "oursland-2025": Replay(42484103, SIX, ("0.weight", "0.bias", "2.weight") * 2),
+    "oursland-2024b": Replay(411713593, ("relu-bias", "abs-bias"), (*("0.weight", "0.bias") * 2, "2.weight", "2.bias")),
+}
+# The series behind the tables of Oursland 2025, and that of the perturbation experiment, which is another study's.
+TABLES, PERTURBED = REPLAYS
+
+
+def replays(start: str, model: str, number: int) -> tuple[str, ...]:
+    """Return the starts of a run: the series it is replayed from, or the empty word for a start of our own.
+
+    Networks of the perturbation experiment are trained twice, with a start of our own and with the published one.
+
+    >>> replays("author", "relu2", 19), replays("author", "relu2", 20), replays("author", "abs-bias", 0)
+    (('oursland-2025',), ('',), ('', 'oursland-2024b'))
+    """
+    if start == "own":
+        return ("",)
+    known = [name for name, row in REPLAYS.items() if model in row.networks and number < row.runs]
+    return tuple(known) if TABLES in known else ("", *known)
+
 
 NAME, TITLE = "representation", "Distance against intensity"
 TIMES = {"quick": "2 minutes on two cores", "paper": "20 hours on two cores, with full MNIST"}
@@ -158,37 +179,6 @@ class RepresentationTraining:
         setting = self.setting
         run = dict(zip(WHERE, (str(setting), self.model, self.number), strict=True))
         return {**run, "protocol": setting.protocol, "length": setting.length}
-
-
-@dataclass(frozen=True)
-class Perturbing:
-    """The accuracy of a trained network at every level of every kind of perturbation of its first layer.
-
-    Ranges and accuracies are taken over all training images, or over ``sample`` of them.
-    """
-
-    training: RepresentationTraining
-    levels: tuple[tuple[str, tuple[float, ...]], ...]
-    sample: int | None = None
-    version: int = 1
-    study: str = NAME
-
-
-@dataclass(frozen=True)
-class Prototypes:
-    """What the distance layer of a trained network has learned, on a sample of training images.
-
-    ``drawn`` asks for the prototypes as images too. ``start`` is the standard deviation of their initial entries;
-    ``fewest`` is the smallest number of units of which a rank correlation is taken.
-    """
-
-    training: RepresentationTraining
-    drawn: bool = False
-    sample: int = 2_000
-    start: float = 0.1
-    fewest: int = 3
-    version: int = 1
-    study: str = NAME
 
 
 @dataclass(frozen=True)
@@ -348,12 +338,10 @@ def plan(options: RepresentationOptions) -> RepresentationPlan:
     >>> plan(RepresentationOptions(models=("abs", "relu-l2"), seeds=2)).jobs()[2].number
     1
     """
-    if options.profile not in PROFILES:
-        raise ValueError(f"unknown profile {options.profile!r}: there are {', '.join(PROFILES)}")
+    given = given_numbers(options, PROFILES, {"seeds": 1, "epochs": 1, "train_size": 2})
     row = PROFILES[options.profile]
-    names = ("seeds", "epochs", "train_size")
-    given = {name: value for name in names if (value := getattr(options, name)) is not None}
-    _check(given, row)
+    if given.get("train_size", 0) > (most := SIZES[row.data]):
+        raise ValueError(f"--train-size must be at most the {most:,} images of {row.data}, not {given['train_size']:,}")
     start = options.start or row.start
     if start not in STARTS:
         raise ValueError(f"unknown start {start!r}: there are {', '.join(STARTS)}")
@@ -385,12 +373,3 @@ def _parts(parts: tuple[Part, ...], options: RepresentationOptions) -> tuple[Par
         parts = (Part(parts[0].models, pixels),)
     chosen = [replace(part, models=tuple(m for m in part.models if m in models)) for part in parts]
     return tuple(part for part in chosen if part.models)
-
-
-def _check(given: Mapping[str, int], row: RepresentationPlan) -> None:
-    least, most = {"seeds": 1, "epochs": 1, "train_size": 2}, SIZES[row.data]
-    for name, value in given.items():
-        if value < least[name]:
-            raise ValueError(f"--{name.replace('_', '-')} must be at least {least[name]}, not {value}")
-    if given.get("train_size", 0) > most:
-        raise ValueError(f"--train-size must be at most the {most:,} images of {row.data}, not {given['train_size']:,}")

@@ -20,24 +20,11 @@ from metriscope import data
 from metriscope.nn import build
 from metriscope.rng import cuda_advance, cuda_uniform, stream
 from metriscope.runs import Result, Run, Work
-from metriscope.studies.representation.plan import WHERE, RepresentationTraining
-from metriscope.studies.representation.starts.plan import REPLAYS
+from metriscope.studies.representation.plan import REPLAYS, WHERE, RepresentationTraining
 from metriscope.train import Pace, recorded_epochs
 from metriscope.train.classifiers import Network, PackedExamples, advance, classifier, examples, measure
 
-__all__ = [
-    "HISTORY",
-    "WORK",
-    "ClassifierPass",
-    "TrainedNetwork",
-    "counted",
-    "images",
-    "network",
-    "observed",
-    "replayed",
-    "start",
-    "tagged",
-]
+__all__ = ["HISTORY", "WORK", "TrainedNetwork", "counted", "images", "network", "observed", "start", "tagged"]
 
 HISTORY = ("train_loss", "train_accuracy", "test_loss", "test_accuracy")
 PARTS, LAYERS = ("train", "test"), ("hidden", "output")

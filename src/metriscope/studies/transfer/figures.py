@@ -7,10 +7,10 @@ from pathlib import Path
 import pandas as pd
 
 from metriscope.report import Figure, to_svg
-from metriscope.report.plots import strip
-from metriscope.report.style import CYCLE, figure
-from metriscope.studies.published import matching
+from metriscope.report.plots import panels, strip
+from metriscope.report.style import CYCLE
 from metriscope.studies.representation.plan import title
+from metriscope.studies.tidy_tables import matching
 from metriscope.studies.transfer.plan import ACTIVATIONS, BODIES, PAPER, REFERENCE, SHALLOW, SUFFIXES
 
 __all__ = ["by_activation", "by_body", "by_data", "named"]
@@ -30,13 +30,11 @@ def named(network: str) -> str:
     return title(network)
 
 
-def _panels(name: str, heading: str, panels: dict[str, dict[str, pd.Series]], caption: str) -> Figure:
-    drawing, axes = figure(9.2, 2.2 * -(-len(panels) // 2), -(-len(panels) // 2), 2)
-    for ax, (text, groups) in zip(axes.flat, panels.items(), strict=False):
+def _panels(name: str, heading: str, parts: dict[str, dict[str, pd.Series]], caption: str) -> Figure:
+    drawing, axes = panels(len(parts), 2.2)
+    for ax, (text, groups) in zip(axes, parts.items(), strict=True):
         strip(ax, groups, dict(zip(groups, CYCLE, strict=False)))
         ax.set(title=text, xlabel="test accuracy, %")
-    for ax in axes.flat[len(panels) :]:
-        ax.set_axis_off()
     return Figure(name, heading, to_svg(drawing, name), caption)
 
 

@@ -8,10 +8,9 @@ import pandas as pd
 
 from metriscope.functional import summarize
 from metriscope.report import Block, Claim, Ledger, Prose, Section, Table, interval
-from metriscope.studies.heads.contests import page as contests
-from metriscope.studies.published import matching
+from metriscope.studies.heads import page as contests
+from metriscope.studies.tidy_tables import TidyTables, matching
 from metriscope.studies.transfer import figures
-from metriscope.studies.transfer.measure import TransferResults
 from metriscope.studies.transfer.plan import BODIES, SHALLOW, TITLE, TransferPlan
 
 __all__ = ["HIGHLIGHTS", "QUESTION", "sections"]
@@ -23,7 +22,7 @@ QUESTION = (
 HIGHLIGHTS = ("transfer-data", "transfer-activations")
 
 
-def sections(plan: TransferPlan, results: TransferResults, claims: tuple[Claim, ...]) -> tuple[Section, ...]:
+def sections(plan: TransferPlan, results: TidyTables, claims: tuple[Claim, ...]) -> tuple[Section, ...]:
     """Return the study's sections in reading order."""
     shown = "" if plan.computed else " Nothing is computed in this profile: what is shown was recorded."
     text = (
@@ -34,7 +33,7 @@ def sections(plan: TransferPlan, results: TransferResults, claims: tuple[Claim, 
     return (
         Section(TITLE, (Prose(text),)),
         Section("Other images, other activations", _constrained(plan, results.tables["constrained"])),
-        *contests.sections(sequences, results.tables["reliability"]),
+        *contests.contest_sections(sequences, results.tables["reliability"]),
         Section("Verdicts C18 to C20", (Ledger(claims),)),
     )
 

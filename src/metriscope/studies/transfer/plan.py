@@ -8,22 +8,13 @@ from typing import Annotated, Literal
 
 from tyro.conf import arg
 
-from metriscope.studies.heads.contests.plan import HeadContest, HeadContests
+from metriscope.studies.contract import given_numbers
+from metriscope.studies.heads.plan import HeadContest, HeadContests
 
 __all__ = [
-    "ACTIVATIONS",
-    "BODIES",
-    "IMAGES",
-    "NAME",
-    "OPTIONS",
-    "REFERENCE",
-    "TIMES",
-    "TITLE",
-    "TransferOptions",
-    "TransferPlan",
-    "TransferTraining",
-    "plan",
-]
+    "ACTIVATIONS", "BODIES", "IMAGES", "NAME", "OPTIONS", "PAPER", "REFERENCE", "SHALLOW", "SUFFIXES", "TIMES",
+    "TITLE", "TransferOptions", "TransferPlan", "TransferTraining", "plan",
+]  # fmt: skip
 
 NAME, TITLE = "transfer", "Beyond MNIST"
 TIMES = {"quick": "a second: shows recorded runs", "paper": "half an hour on two cores"}
@@ -124,16 +115,12 @@ def plan(options: TransferOptions) -> TransferPlan:
     >>> len(plan(TransferOptions("paper")).jobs()), len(plan(TransferOptions("quick")).jobs())
     (51, 0)
     """
-    if options.profile not in TIMES:
-        raise ValueError(f"unknown profile {options.profile!r}: there are {', '.join(TIMES)}")
-    for name in ("seeds", "epochs"):
-        if (value := getattr(options, name)) is not None and value < 1:
-            raise ValueError(f"--{name} must be at least 1, not {value}")
+    given = given_numbers(options, TIMES, {"seeds": 1, "epochs": 1})
 
     # This reads no file, but imports numpy, which a bad request need not wait for.
     from metriscope.data import digest
 
-    starts, epochs = options.seeds or HeadContest.starts, options.epochs or 1_000
+    starts, epochs = given.get("seeds", HeadContest.starts), given.get("epochs", 1_000)
     sizes = {**IMAGES, **dict.fromkeys(options.images, FOLDER)}
     asked = [(name, data, SHALLOW, sizes[data], epochs) for data in sizes for name in PAPER]
     asked += [(f"{act}{s}", REFERENCE, SHALLOW, sizes[REFERENCE], epochs) for act in ACTIVATIONS for s in SUFFIXES]

@@ -19,7 +19,7 @@ from torch import nn
 from metriscope import data
 from metriscope.nn import ARCHITECTURES, build
 from metriscope.nn.activations import activation_row
-from metriscope.nn.initialization import draw_, fresh_linear
+from metriscope.nn.layers import draw_, fresh_linear
 from metriscope.probes import sharpness
 from metriscope.rng import stream
 from metriscope.runs import Result, once
@@ -34,7 +34,7 @@ from metriscope.train.classifiers import (
     measure,
 )
 
-__all__ = ["WORK", "curvature", "points", "start", "trained"]
+__all__ = ["WORK", "start", "trained"]
 
 
 @lru_cache(maxsize=2)

@@ -12,12 +12,11 @@ import numpy as np
 from metriscope.report import Figure, number, to_svg
 from metriscope.report.plots import band, strip
 from metriscope.report.style import COLORS, CYCLE, FAINT, INK, figure, legend, log_axes
-from metriscope.studies.vq.digits.measure import DigitsResults, printed
-from metriscope.studies.vq.digits.plan import FORMS, PAIRS, TWINS, Pair, name_of
+from metriscope.studies.vq.digits import DigitsResults, printed
+from metriscope.studies.vq.experiments import COMPARISONS, FORMS, KERNEL_MEASURES, PAIRS, PLACES, TWINS, Pair, name_of
 from metriscope.studies.vq.measure import BeyondResults
-from metriscope.studies.vq.moons.measure import MoonsResults, SpheresResults
-from metriscope.studies.vq.moons.plan import COMPARISONS, KERNEL_MEASURES, PLACES
-from metriscope.studies.vq.regions.measure import ExplorerResults, LemmasResults, View
+from metriscope.studies.vq.moons import MoonsResults, SpheresResults
+from metriscope.studies.vq.regions import ExplorerResults, LemmasResults, View
 
 if TYPE_CHECKING:
     from collections.abc import Collection, Mapping
@@ -28,20 +27,9 @@ if TYPE_CHECKING:
     Values = Mapping[str, np.ndarray]
 
 __all__ = [
-    "TASKS",
-    "aligned",
-    "changes",
-    "course",
-    "curves",
-    "depth",
-    "eigenvectors",
-    "matrices",
-    "partitions",
-    "rotation",
-    "same_pieces",
-    "scalings",
-    "strictness",
-]
+    "TASKS", "aligned", "changes", "course", "curves", "depth", "eigenvectors", "matrices", "partitions",
+    "rotation", "same_pieces", "scalings", "strictness",
+]  # fmt: skip
 
 WIDTH = 9.2
 DATA_TITLES = {"first": "Moons", "turned": "Rotated by π/6"}

@@ -11,14 +11,25 @@ from metriscope.report import Evidence, mean_text, number
 from metriscope.report.numbers import MISSING
 from metriscope.studies.evidence import Above, Below, Within
 from metriscope.studies.judging import Criterion, Statement, Values
-from metriscope.studies.vq.digits.measure import printed
-from metriscope.studies.vq.digits.plan import FORMS, INITIAL, PAIRS, TRAINED, Band, name_of
-from metriscope.studies.vq.distillation.judge import STATEMENT as DISTILLATION
-from metriscope.studies.vq.moons.measure import by_comparison
-from metriscope.studies.vq.moons.plan import COMPARISONS, DISTANCES, KERNEL_MEASURES, PLACES, SEPARATION_MEASURES
-from metriscope.studies.vq.prediction.judge import STATEMENT as PREDICTION
-from metriscope.studies.vq.sample_sizes.measure import needed_text
-from metriscope.studies.vq.sample_sizes.plan import STRUCTURE
+from metriscope.studies.vq.digits import printed
+from metriscope.studies.vq.distillation import STATEMENT as DISTILLATION
+from metriscope.studies.vq.experiments import (
+    COMPARISONS,
+    DISTANCES,
+    FORMS,
+    INITIAL,
+    KERNEL_MEASURES,
+    PAIRS,
+    PLACES,
+    SEPARATION_MEASURES,
+    STRUCTURE,
+    TRAINED,
+    Band,
+    name_of,
+)
+from metriscope.studies.vq.moons import by_comparison
+from metriscope.studies.vq.prediction import STATEMENT as PREDICTION
+from metriscope.studies.vq.sample_sizes import needed_text
 
 __all__ = ["STATEMENTS", "gain", "lemma_1_notes", "lemma_2_notes"]
 

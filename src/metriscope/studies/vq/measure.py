@@ -14,17 +14,16 @@ import pandas as pd
 from jaxtyping import Float, Int
 
 from metriscope.runs import Driver, Finished
-from metriscope.studies.vq.digits.measure import DigitsResults, StartsResults, measure_digits, measure_starts
-from metriscope.studies.vq.distillation.measure import DistillationResults, measure_distillation
-from metriscope.studies.vq.moons import measure as moons
-from metriscope.studies.vq.moons.measure import MoonsResults, SpheresResults
-from metriscope.studies.vq.networks.measure import Networks, aligned, ends_of, rows_by_seed, stored, trained
-from metriscope.studies.vq.networks.plan import Group
+from metriscope.studies.vq import moons
+from metriscope.studies.vq.digits import DigitsResults, StartsResults, measure_digits, measure_starts
+from metriscope.studies.vq.distillation import DistillationResults, measure_distillation
+from metriscope.studies.vq.moons import MoonsResults, SpheresResults
+from metriscope.studies.vq.networks import Group
 from metriscope.studies.vq.plan import Beyond, Course, Ranks, VQPlan
-from metriscope.studies.vq.prediction.measure import PredictionResults, measure_prediction
-from metriscope.studies.vq.regions.measure import ExplorerResults, LemmasResults, measure_explorer, measure_lemmas
-from metriscope.studies.vq.sample_sizes.measure import SampleSizesResults, measure_sample_sizes
-from metriscope.studies.vq.train import sample
+from metriscope.studies.vq.prediction import PredictionResults, measure_prediction
+from metriscope.studies.vq.regions import ExplorerResults, LemmasResults, measure_explorer, measure_lemmas
+from metriscope.studies.vq.sample_sizes import SampleSizesResults, measure_sample_sizes
+from metriscope.studies.vq.train import Networks, aligned, ends_of, rows_by_seed, sample, stored, trained
 from metriscope.vq import VQMDS, capture
 
 __all__ = ["BeyondResults", "VQResults", "measure"]

@@ -12,23 +12,31 @@ from metriscope.nn import ACTIVATIONS
 from metriscope.report import Claim, Companion, Details, Ledger, Prose, Section, Table, mean_text, number
 from metriscope.report.explorer import explorer_page
 from metriscope.report.numbers import MISSING
-from metriscope.studies.published import source_of
-from metriscope.studies.vq import figures
-from metriscope.studies.vq.digits import page as digits
-from metriscope.studies.vq.digits.measure import DigitsResults, printed
-from metriscope.studies.vq.digits.plan import FORMS, INITIAL, PAIRS, TRAINED, TWINS, Pair, name_of
-from metriscope.studies.vq.distillation import page as distillation
+from metriscope.studies.tidy_tables import source_of
+from metriscope.studies.vq import digits, distillation, figures, prediction, sample_sizes
+from metriscope.studies.vq.digits import DigitsResults, printed
+from metriscope.studies.vq.experiments import (
+    COMPARISONS,
+    DISTANCES,
+    FORMS,
+    INITIAL,
+    KERNEL_MEASURES,
+    PAIRS,
+    PLACES,
+    SEPARATION_MEASURES,
+    TRAINED,
+    TWINS,
+    Pair,
+    name_of,
+)
 from metriscope.studies.vq.judge import gain, lemma_1_notes, lemma_2_notes
 from metriscope.studies.vq.measure import BeyondResults, VQResults
-from metriscope.studies.vq.moons.measure import MoonsResults, SpheresResults
-from metriscope.studies.vq.moons.plan import COMPARISONS, DISTANCES, KERNEL_MEASURES, PLACES, SEPARATION_MEASURES
-from metriscope.studies.vq.networks.plan import STUDY
+from metriscope.studies.vq.moons import MoonsResults, SpheresResults
+from metriscope.studies.vq.networks import STUDY
 from metriscope.studies.vq.plan import TITLE, VQPlan
-from metriscope.studies.vq.prediction import page as prediction
-from metriscope.studies.vq.regions.measure import ExplorerResults, LemmasResults
-from metriscope.studies.vq.sample_sizes import page as sample_sizes
+from metriscope.studies.vq.regions import ExplorerResults, LemmasResults
 
-__all__ = ["HIGHLIGHTS", "QUESTION", "sections", "summary_table"]
+__all__ = ["HIGHLIGHTS", "QUESTION", "explorer", "sections"]
 
 QUESTION = (
     "Two inputs are near for a network if few of its units put them on different sides. Is this distance the "

@@ -5,6 +5,10 @@ included). Kinds with two thresholds (hardtanh, relu6, hardsigmoid, hardshrink, 
 by side, for the lower and the upper threshold. A pool has one bit for each element of its window, in row-major
 order, and the bit of the first largest element is 1: so any two winners are equally far apart, by two bits.
 Smooth kinds are read by the sign of their pre-activation and marked as not piecewise affine.
+
+Recurrent layers run all steps in one call. Their gates are computed again from what they are given and return; units
+are, side by side, for an LSTM the input, forget, cell and output gate and the cell state; for a GRU the reset, update
+and new gate. T steps, D directions, G gates.
 """
 
 from __future__ import annotations
@@ -12,85 +16,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from itertools import chain
-from typing import Any, TypeAlias
+from typing import Any
 
-import numpy as np
 import torch
-from jaxtyping import Bool, Float, Int
 from torch import Tensor
 from torch.nn import functional as F
 
 from metriscope.nn import ACTIVATIONS
-from metriscope.vq.capture.pooling import Windows, adaptive_windows, pool, strided_windows
+from metriscope.vq.capture.readings import (
+    REMOTE,
+    Levels,
+    Reading,
+    Windows,
+    Winners,
+    adaptive_windows,
+    pool,
+    strided_windows,
+)
 
-__all__ = ["CALLS", "CHANNELS_FIRST", "CHANNELS_LAST", "KINDS", "Call", "Levels", "Reading", "Winners", "in_numpy"]
-
-
-@dataclass(frozen=True)
-class Levels:
-    """On which side of one or several thresholds each value lies.
-
-    ``values`` must be finite, points first. ``result`` is None: the call itself must still be run. ``kind`` is that of
-    the activation if its arguments, not its name, tell.
-    """
-
-    values: Float[Tensor, "n ..."]
-    levels: tuple[float, ...] = (0.0,)
-    result: None = None
-    kind: str = ""
-
-    @property
-    def bits(self) -> int:
-        """Return the number of thresholds."""
-        return len(self.levels)
-
-    def write(self, rows: slice, out: Bool[np.ndarray, "n u k"]) -> None:
-        """Write the bits of some points, from values that NumPy can read."""
-        values = self.values.numpy()[rows].reshape(out.shape[:2])
-        for place, level in enumerate(self.levels):
-            np.greater_equal(values, level, out=out[..., place])
-
-    def tensor(self, rows: slice) -> Bool[Tensor, "n u k"]:
-        """Return the bits of some points, on the device of their values."""
-        values = self.values[rows].flatten(1) if self.values.ndim > 1 else self.values[rows, None]
-        return torch.stack([values >= level for level in self.levels], -1)
-
-
-@dataclass(frozen=True)
-class Winners:
-    """Which element of its window each output of a max pool is, and ``result``, the return value for ``source``."""
-
-    values: Float[Tensor, "n ..."]
-    indices: Int[Tensor, "n ..."]
-    windows: Windows
-    result: Any
-    source: Float[Tensor, "n ..."]
-    kind: str = ""
-
-    @property
-    def bits(self) -> int:
-        """Return the number of elements in a window."""
-        return self.windows.elements
-
-    def write(self, rows: slice, out: Bool[np.ndarray, "n u k"]) -> None:
-        """Write the bits of some points, from values that NumPy can read."""
-        places, table = self.windows.places(self.indices.numpy()[rows])
-        # "clip" because the default checks its way through a copy; every place is one of the table's.
-        np.take(table, places.reshape(-1), axis=0, out=out.reshape(places.size, -1), mode="clip")
-
-    def tensor(self, rows: slice) -> Bool[Tensor, "n u k"]:
-        """Return the bits of some points, on the device of their values."""
-        places, table = self.windows.places(self.indices[rows])
-        return table[places.flatten(1)]
-
-
-Reading: TypeAlias = Levels | Winners
-
-
-def in_numpy(values: Tensor) -> bool:
-    """Return whether NumPy can read a tensor's memory; it compares several times as fast as PyTorch."""
-    return values.device.type == "cpu" and values.dtype in (torch.float32, torch.float64)
-
+__all__ = ["CALLS", "CHANNELS_FIRST", "CHANNELS_LAST", "KINDS", "RECURRENT", "Call", "recurrent_gates"]
 
 Reader = Callable[..., Reading | None]
 
@@ -123,16 +67,17 @@ def _gate(input: Tensor, dim: int = -1, *_: Any, **__: Any) -> Levels:
 
 
 def _clamp(input: Tensor, min: Any = None, max: Any = None, **_: Any) -> Levels | None:
-    """Read a clamp as an activation if its interval contains zero; other clamps only limit a value."""
+    """Read a clamp as an activation if its interval holds zero; others, and remote ones, only limit a value."""
     bounds = tuple(bound for bound in (min, max) if bound is not None)
     if not bounds or not all(isinstance(bound, int | float) for bound in bounds):
         return None
-    holds_zero = (min is None or min <= 0) and (max is None or max >= 0)
+    holds_zero = (min is None or -REMOTE < min <= 0) and (max is None or 0 <= max < REMOTE)
     return Levels(input.detach(), bounds) if holds_zero else None
 
 
 def _winners(input: Tensor, values: Tensor, found: Tensor, windows: Windows, both: bool) -> Winners:
-    return Winners(values.detach(), found, windows, (values, found) if both else values, input.detach())
+    result = (values, found) if both else values
+    return Winners(values.detach(), found, windows, result, input.detach(), sliding=len(windows.sizes))
 
 
 def _pool(axes: int, indices: bool) -> Reader:
@@ -265,3 +210,81 @@ CHANNELS_FIRST = _all(
 CHANNELS_LAST = _all(
     "linear", "addmm", "matmul", "__matmul__", "layer_norm", "rms_norm", "native_layer_norm", "embedding"
 )
+
+
+# Recurrent functions and cells, by what PyTorch calls them, with the kind of their layers.
+_RECURRENT = {"lstm": "lstm", "gru": "gru", "rnn_tanh": "rnn", "rnn_relu": "rnn"}
+RECURRENT: dict[Any, Call] = {
+    function: Call(kind, name == "rnn_relu", lambda *_, **__: None, seen)
+    for name, kind in _RECURRENT.items()
+    for spelling in (name, f"{name}_cell")
+    for function, seen in _found(spelling)
+}
+_CELLS = frozenset(function for name in _RECURRENT for function, _ in _found(f"{name}_cell"))
+
+
+def recurrent_gates(function: Any, args: tuple[Any, ...], out: Any, kind: str) -> list[Levels]:
+    """Return the gates of a recurrent call that has returned ``out``: one reading per layer and direction.
+
+    Empty for packed sequences, whose steps are not sorted by points.
+    """
+    if function in _CELLS:
+        state, *weights = args[1:]
+        hidden, cell = (state[0], state[1]) if kind == "lstm" else (state, None)
+        return [Levels(_gates(kind, args[0], hidden, cell, weights).detach())]
+    if isinstance(args[1], Tensor) and not args[1].is_floating_point():
+        return []
+    x, state, weights, biased, layers, _, _, both, batch_first = args
+    hidden, cell = (state[0], state[1]) if kind == "lstm" else (state, None)
+    directions, x = 2 if both else 1, x.transpose(0, 1) if batch_first else x
+    per_layer = len(weights) // layers
+    found = []
+    for layer in range(layers):
+        own, places = weights[layer * per_layer :][:per_layer], slice(layer * directions, (layer + 1) * directions)
+        began = (hidden[places], None if cell is None else cell[places])
+        if layer == layers - 1:
+            after = out[0].transpose(0, 1) if batch_first else out[0]
+        else:
+            states = began[0] if cell is None else began
+            after = function(x, states, own, biased, 1, 0.0, False, both, False)[0]
+        found += list(_layer_gates(kind, x, after, began, own, directions))
+        x = after
+    return [Levels((one.transpose(0, 1) if batch_first else one).detach()) for one in found]
+
+
+def _layer_gates(
+    kind: str, x: Tensor, after: Tensor, began: tuple[Tensor, Tensor | None], weights: Any, directions: int
+) -> Iterator[Tensor]:
+    """Yield the gates of one layer at all steps, one tensor of shape (T, N, G units) per direction."""
+    each = len(weights) // directions
+    for way, out in enumerate(after.chunk(directions, -1)):
+        cell, first = None if began[1] is None else began[1][way], began[0][way][None]
+        before = torch.cat([out[1:], first] if way else [first, out[:-1]])
+        yield _gates(kind, x, before, cell, weights[way * each :][:each], backward=bool(way))
+
+
+def _gates(kind: str, x: Tensor, hidden: Tensor, cell: Tensor | None, weights: Any, backward: bool = False) -> Tensor:
+    """Return pre-activations from inputs and the hidden state before them; ``cell`` is the state before all steps."""
+    into, over, *biases = weights
+    plain = [bias for bias in biases if bias is not None and bias.ndim == 1] or [None, None]
+    given, kept = F.linear(x, into, plain[0]), F.linear(hidden, over, plain[1])
+    if kind == "gru":
+        first, last = 2 * given.shape[-1] // 3, given.shape[-1] // 3
+        both = given[..., :first] + kept[..., :first]
+        new = given[..., first:] + torch.sigmoid(both[..., :last]) * kept[..., first:]
+        return torch.cat([both, new], -1)
+    gates = given + kept
+    return gates if cell is None else torch.cat([gates, _cells(gates, cell, backward)], -1)
+
+
+def _cells(gates: Tensor, cell: Tensor, backward: bool) -> Tensor:
+    """Return the states of an LSTM's cells at all steps, or at the only one."""
+    into, forget, new, _ = gates.chunk(4, -1)
+    added, kept = torch.sigmoid(into) * torch.tanh(new), torch.sigmoid(forget)
+    if gates.ndim == cell.ndim:
+        return kept * cell + added
+    steps, found = range(len(gates)), []
+    for step in reversed(steps) if backward else steps:
+        cell = kept[step] * cell + added[step]
+        found.append(cell)
+    return torch.stack(found[::-1] if backward else found)

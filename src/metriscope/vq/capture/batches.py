@@ -1,13 +1,13 @@
 """Data in any supported form, as batches that a model can be called with.
 
-A batch is a tensor or an array; a tuple or list, of which the first entry is the input; or a mapping of names to
-tensors, which are passed by name. Axes: N points, first.
+A batch is a tensor or an array; a tuple or list, of which the first entry is the input, or the first entries if the
+model needs several; or a mapping of names to tensors, which are passed by name. Axes: N points, first.
 """
 
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +18,7 @@ from torch.utils.data import DataLoader, Dataset
 
 from metriscope.common.validation import contiguous, described, plain_array, require_tensors
 
-__all__ = ["Batch", "Reader", "as_points", "expected_points", "split"]
+__all__ = ["Batch", "Reader", "as_points", "by_name", "expected_points", "split"]
 
 # Names of targets in data sets; they are passed on only to a model that takes them.
 _LABELS = frozenset({"label", "labels", "label_ids", "target", "targets", "y"})
@@ -59,6 +59,20 @@ def as_points(data: Any, name: str) -> Any:
     if masked or (rows and _first_leaf(data)) or (hasattr(data, "__array__") and not isinstance(data, np.ndarray)):
         return plain_array(data, name)
     return data
+
+
+def by_name(model: nn.Module, data: Any) -> Any:
+    """Return a tuple of tensors as a mapping if the model needs several inputs, and anything else as it is.
+
+    >>> by_name(nn.Bilinear(2, 3, 1), (torch.zeros(4, 2), torch.zeros(4, 3))).keys()
+    dict_keys(['input1', 'input2'])
+    """
+    return _named(data, _needed(model)) if isinstance(data, tuple) else data
+
+
+def _named(data: Sequence[Any], names: Sequence[str]) -> Any:
+    several = len(data) >= len(names) > 1 and all(isinstance(one, Tensor | np.ndarray) for one in data[: len(names)])
+    return dict(zip(names, data, strict=False)) if several else data
 
 
 def _check_tensor(data: Tensor, name: str) -> None:
@@ -142,12 +156,13 @@ class Reader:
 
     def __init__(self, model: nn.Module, device: torch.device | None, axis: int = 0) -> None:
         self._device, self._dtype, self._axis = device, _precision(model), axis
-        self._names = _parameters(model)
+        self._names, self._needed = _parameters(model), _needed(model)
 
     def __call__(self, batch: Any) -> Batch:
         """Return a batch, ready for the model."""
         while isinstance(batch, tuple | list) and batch:
-            batch = batch[0]
+            named = _named(batch, self._needed)
+            batch = batch[0] if named is batch else named
         if isinstance(batch, Mapping):
             kwargs = {name: self._value(value) for name, value in batch.items() if self._accepts(name)}
             return Batch((), kwargs, _points(batch, self._axis), None, self._axis)
@@ -183,6 +198,16 @@ class Reader:
 def _precision(model: nn.Module) -> torch.dtype:
     floating = (weight.dtype for weight in model.parameters() if weight.is_floating_point())
     return next(floating, torch.get_default_dtype())
+
+
+def _needed(model: nn.Module) -> list[str]:
+    """Return the names of the inputs that a model cannot run without; none if that is not known."""
+    try:
+        parameters = inspect.signature(model.forward).parameters.values()
+    except (TypeError, ValueError):
+        return []
+    places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+    return [one.name for one in parameters if one.kind in places and one.default is one.empty]
 
 
 def _parameters(model: nn.Module) -> frozenset[str] | None:

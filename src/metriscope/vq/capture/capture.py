@@ -4,31 +4,32 @@ Axes: N points, H bits. At any time memory holds one batch of activations, and H
 
 Captured are ReLU, LeakyReLU, PReLU, RReLU, Abs, Threshold, Hardtanh, ReLU6, Hardsigmoid, Hardshrink, Softshrink, clamps
 whose interval holds zero, max pools, and by the sign of their pre-activation GELU, SiLU, Mish, Hardswish, ELU, SELU,
-CELU, Sigmoid, LogSigmoid, Tanh, Softplus, Softsign, Tanhshrink, erf and GLU (its gate): as modules, functions, methods,
-operators and in-place forms alike. After the first batch, a few of its points are run once more, in another number.
-This tells which axis of each activation holds the points, and what else ran that may be an activation, such as maxima
-and comparisons written by hand; ``missed`` names it.
+CELU, Sigmoid, LogSigmoid, Tanh, Softplus, Softsign, Tanhshrink, erf, GLU (its gate) and the gates of LSTM, GRU and RNN:
+as modules, functions, methods, operators and in-place forms alike. After the first batch, a few of its points are run
+once more, in another number. This tells which axis of each activation holds the points, which maxima and comparisons
+are activations written by hand, and what else ran that may be an activation; ``missed`` names it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
-from jaxtyping import UInt8
+from jaxtyping import Float, UInt8
 from torch import Tensor, nn
 
 from metriscope.common.model_state import in_eval_mode, random_states_kept
-from metriscope.common.validation import integer
-from metriscope.vq.capture.batches import as_points, expected_points, split
+from metriscope.common.progress import late_progress
+from metriscope.common.validation import integer, one_of
+from metriscope.vq.capture.batches import as_points, by_name, expected_points, split
 from metriscope.vq.capture.missed import Missed
 from metriscope.vq.capture.packing import RowBuffer
 from metriscope.vq.capture.patterns import Layer, Patterns, point_ids
 from metriscope.vq.capture.session import Session
-from metriscope.vq.capture.watching import ActivationSite, Conv, Positions, Tokens, Wanted
+from metriscope.vq.capture.watching import ActivationSite, Conv, Positions, Tokens, ValueChoice, Wanted
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -48,6 +49,9 @@ def capture(
     tokens: Tokens | None = None,
     points_axis: int = 0,
     strict: bool = False,
+    values: Literal["float16", "float32"] | None = None,
+    after: bool = False,
+    autocast: torch.dtype | None = None,
 ) -> Patterns:
     """Return the sign patterns of every point in every activation of a model, or in the chosen ``layers``.
 
@@ -58,7 +62,8 @@ def capture(
         device, gradients and random states, also after an exception.
     data : tensor, array, mapping, data set, loader or iterable of batches
         A tensor, an array (its floats take the model's precision), a mapping of names to tensors, a data set, a
-        loader or any iterable of batches. Of a tuple the first entry is the input; a mapping is handed over by name.
+        loader or any iterable of batches. Of a tuple the first entry is the input, or as many entries as the model
+        needs; a mapping is handed over by name. For a model of several inputs, a tuple of tensors is its data.
     layers : str, type, torch.nn.Module, callable, or list of these, optional
         Which layers to capture, all if not given: a name, a glob, a type of module or a module (it and all inside), a
         function of a ``Layer``, or a list of these.
@@ -80,6 +85,13 @@ def capture(
         an activation holds them is found by running the model on two numbers of points.
     strict : bool
         Refuse a model in which something ran that may be an activation and was not captured, or layers were dropped.
+    values : {"float16", "float32"}, optional
+        Keep what every activation is given as well, in this precision, batch by batch in a file that is mapped into
+        memory: :meth:`Patterns.values` gives it, and :meth:`Patterns.save` writes it beside the bits.
+    after : bool
+        Keep what activations return, instead of what they are given.
+    autocast : torch.dtype, optional
+        Run under ``torch.autocast`` in this precision, as ``torch.bfloat16``.
 
     Returns
     -------
@@ -90,7 +102,8 @@ def capture(
     ------
     ValueError
         If the model runs no known activation or cannot run on the data, if a chosen layer is not there or has no axis
-        of points, if pre-activations are NaN or infinite, or if ``strict`` and something was missed.
+        of points, if pre-activations are NaN or infinite or cannot be held in the precision of ``values``, or if
+        ``strict`` and something was missed.
 
     Examples
     --------
@@ -101,13 +114,17 @@ def capture(
     """
     data, batch_size = as_points(data, "data"), integer(batch_size, "batch_size")
     axis = integer(points_axis, "points_axis", 0)
-    session = Session(model, layers, device, Positions(conv, tokens), strict=strict, axis=axis)
+    kept = None if values is None else ValueChoice(np.dtype(one_of(values, "values", ("float16", "float32"))), after)
+    session = Session(
+        model, layers, device, Positions(conv, tokens), strict=strict, axis=axis, values=kept, autocast=autocast
+    )
+    data = by_name(session.model, data)
     expected = expected_points(data, points_axis)
     if ids is not None:
         ids = point_ids(ids, expected if isinstance(data, Tensor | np.ndarray | Mapping) else None)
-    rows = packed_rows(session, data, batch_size, expected)
+    rows, held = _collected(session, data, batch_size, expected)
     named = None if ids is None else point_ids(ids, len(rows))
-    return Patterns(session.watch.layers, rows, named, session.missed)
+    return Patterns(session.watch.layers, rows, named, session.missed, held)
 
 
 def describe(
@@ -217,16 +234,34 @@ def _row(layer: Layer, seen: str) -> tuple[str, str, str, str, str, str]:
 
 def packed_rows(session: Session, data: Any, batch_size: int, expected: int | None) -> UInt8[np.ndarray, "n b"]:
     """Return the packed bits of all batches, of which no more than one is held at a time."""
+    return _collected(session, data, batch_size, expected)[0]
+
+
+def _collected(
+    session: Session, data: Any, batch_size: int, expected: int | None
+) -> tuple[UInt8[np.ndarray, "n b"], Float[np.ndarray, "n u"] | None]:
+    """Return the packed bits of all batches, and their values if they are wanted."""
     rows: RowBuffer | None = None
-    with random_states_kept(), in_eval_mode(session.model):
+    held: RowBuffer | None = None
+    with random_states_kept(), in_eval_mode(session.model), late_progress("capturing points", expected) as show:
         for batch in split(data, batch_size, session.axis):
             parts = session.run(batch)
             del batch
             if parts is None:
                 continue
+            values = session.watch.values()
             if rows is None:
-                rows = RowBuffer(sum(part.shape[1] for part in parts), expected or len(parts[0]))
+                rows = _buffer(parts, expected)
+                held = _buffer(values, expected, on_disk=True) if values else None
             rows.append(parts)
+            if held is not None:
+                held.append([part.view(np.uint8) for part in values])
+            show(len(rows))
     if rows is None:
         raise ValueError("data must hold at least one point, got none")
-    return rows.close()
+    return rows.close(), None if held is None else held.close().view(values[0].dtype)
+
+
+def _buffer(parts: list[np.ndarray], expected: int | None, on_disk: bool = False) -> RowBuffer:
+    width = sum(part.shape[1] * part.itemsize for part in parts)
+    return RowBuffer(width, expected or len(parts[0]), on_disk)

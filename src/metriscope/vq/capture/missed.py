@@ -63,14 +63,13 @@ class Missed:
 
     Examples
     --------
-    >>> from torch import nn, ones, where
+    >>> from torch import cos, nn, ones
     >>> from metriscope.vq import capture
     >>> class Model(nn.Sequential):
     ...     def forward(self, x):
-    ...         y = super().forward(x)
-    ...         return where(y > 1, y, 1)
+    ...         return cos(super().forward(x))
     >>> str(capture(Model(nn.Linear(2, 3), nn.ReLU()), ones(2, 2)).missed)
-    '1 layer taken; also ran: where x1'
+    '1 layer taken; also ran: cos x1'
     """
 
     taken: int

@@ -2,21 +2,26 @@
 
 An operator is linear, a product of two signals (values that depend on the points), known not to compute units
 (``NOT_UNITS``), or named as missed where no captured layer explains it. An operator that no table knows is named: it is
-better to name one too many than to miss one.
+better to name one too many than to miss one. Operators of which activations are written by hand, such as comparisons
+and maxima, have a ``Recipe``: what to read of their arguments.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from math import prod
 from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-__all__ = ["COMPARISONS", "FUSED", "LOOKUPS", "NOT_UNITS", "PRODUCTS", "USES", "function_role"]
-__all__ += ["fused_function", "operator_name", "passes_values", "verdict"]
+from metriscope.vq.capture.readings import REMOTE, Levels, Reading, winners_along
+
+__all__ = ["BY_HAND", "COMPARISONS", "DEFERRED", "FUSED", "LOOKUPS", "NOT_UNITS", "PRODUCTS", "USES", "Recipe"]
+__all__ += ["function_role", "fused_function", "operator_name", "passes_values", "recipe_for", "verdict"]
 
 
 def _words(text: str) -> frozenset[str]:
@@ -236,3 +241,106 @@ def _product(name: str, args: Sequence[Any], signals: Sequence[Tensor]) -> str:
         return "square" if name == "mul" and signals[0] is signals[1] else "product"
     divides = name in ("div", "true_divide") and len(args) > 1 and args[1] is signals[0]
     return "reciprocal" if divides else ""
+
+
+_LOWER, _UPPER = _words("maximum fmax clamp_min"), _words("minimum fmin clamp_max")
+_SIDES = _words("gt ge lt le")
+_PAIRS = _LOWER | _UPPER | _SIDES | _words("logaddexp clamp")
+_ALONG = _words("amax amin max min")
+#: Operators that may be an activation written by hand.
+BY_HAND = _PAIRS | _ALONG | _words("sign sgn heaviside exp")
+#: Those of which it depends on their use whether they are one.
+DEFERRED = _SIDES | {"exp"}
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """What to read where an activation is written by hand.
+
+    Parameters
+    ----------
+    kind : str
+        What the activation is called.
+    reads : str
+        ``"value"``, the side of a number on which the first argument lies; ``"difference"`` of two arguments; or
+        ``"winner"`` along the axes that are given.
+    piecewise_affine : bool
+        Whether the activation is.
+    backward : bool
+        Whether the value is negated, or the first argument taken from the second.
+    """
+
+    kind: str
+    reads: str
+    piecewise_affine: bool = True
+    backward: bool = False
+
+    def read(self, name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Reading:
+        """Return the reading of an operator that is about to run."""
+        x = args[0].detach()
+        if self.reads == "winner":
+            return winners_along(x, _axes(args, kwargs), smallest=name.endswith("min"))
+        bounds = _bounds(name, args, kwargs)
+        if self.reads == "difference":
+            return Levels(bounds[0] - x if self.backward else x - bounds[0])
+        return Levels(-x if self.backward else x, tuple(float(bound) for bound in bounds) or (0.0,))
+
+
+def _bounds(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[Any]:
+    """Return what the first argument of an operator is compared with."""
+    if name not in _PAIRS:
+        return []
+    return [one for one in (*args[1:], *kwargs.values()) if one is not None]
+
+
+def _axes(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[int]:
+    """Return the axes of a maximum; none if it is over everything."""
+    found = args[1] if len(args) > 1 else kwargs.get("dim", [])
+    return [found] if isinstance(found, int) else list(found)
+
+
+def recipe_for(
+    name: str, args: Sequence[Any], kwargs: Mapping[str, Any], is_signal: Callable[[Tensor], bool]
+) -> Recipe | None:
+    """Return how to read an operator if it may be an activation written by hand; ``is_signal`` is asked of tensors."""
+    x = args[0] if args else None
+    if name not in BY_HAND or not isinstance(x, Tensor) or not x.is_floating_point() or x.layout != torch.strided:
+        return None
+    given = [one for one in (x, *_bounds(name, args, kwargs)) if isinstance(one, Tensor)]
+    if not all(one.numel() and bool(one.isfinite().all()) for one in given) or not any(one.ndim for one in given):
+        return None
+    if name in _ALONG:
+        axes = _axes(args, kwargs)
+        return Recipe("maxout", "winner") if prod(x.shape[axis] for axis in axes) > 1 else None
+    if name not in _PAIRS:
+        return Recipe(name, "value", name != "exp")
+    bounds = _bounds(name, args, kwargs)
+    if not any(isinstance(bound, Tensor) for bound in bounds):
+        return Recipe(name, "value") if name in _SIDES else None
+    kind = "clamp" if name.startswith("clamp") else name
+    if len(bounds) > 1:
+        plain = all(isinstance(bound, Tensor) and bound.numel() == 1 and not is_signal(bound) for bound in bounds)
+        holds = plain and _holds_zero("maximum", bounds[0]) and _holds_zero("minimum", bounds[1])
+        return Recipe(kind, "value") if holds else None
+    if name == "clamp":
+        name = "clamp_max" if "max" in kwargs or (len(args) > 1 and args[1] is None) else "clamp_min"
+    other, constant = bounds[0], not is_signal(bounds[0])
+    if is_signal(x) and not constant:
+        return None if _is_same(x, other) else Recipe(kind, "difference", name != "logaddexp")
+    if name not in _SIDES and not _holds_zero(name, other if constant else x):
+        return None
+    return Recipe(kind, "difference", name != "logaddexp", backward=not constant)
+
+
+def _is_same(a: Tensor, b: Tensor) -> bool:
+    """Return whether two tensors are the same values in memory."""
+    return a.untyped_storage()._cdata == b.untyped_storage()._cdata and a.data_ptr() == b.data_ptr()
+
+
+def _holds_zero(name: str, bound: Tensor) -> bool:
+    """Return whether values that a bound lets through hold zero; other bounds, and remote ones, only limit a value."""
+    if name == "logaddexp":
+        return not bool(bound.any())
+    if bool((bound.abs() >= REMOTE).any()):
+        return False
+    return bool(((bound <= 0) if name in _LOWER else (bound >= 0)).all())

@@ -7,18 +7,20 @@ from __future__ import annotations
 
 import mmap
 import os
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import prod
-from typing import TypeVar
+from tempfile import TemporaryFile
+from typing import Any, TypeVar
 
 import numpy as np
 import torch
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
-from metriscope.vq.capture.activation_calls import Reading, in_numpy
+from metriscope.vq.capture.readings import Reading, in_numpy
 
-__all__ = ["Pooling", "RowBuffer", "all_finite", "pack_reading", "pool_positions"]
+__all__ = ["Pooling", "RowBuffer", "all_finite", "pack_reading", "pack_values", "pool_positions"]
 
 Bits = TypeVar("Bits", Tensor, np.ndarray)
 
@@ -31,12 +33,16 @@ _SMALL = 1 << 20
 
 
 def all_finite(values: Float[np.ndarray, "*n"]) -> bool:
-    """Return whether all values are finite, from their minimum and maximum, which is faster than ``isfinite``.
+    """Return whether all values are finite, in one pass where their squares are, which is faster than ``isfinite``.
 
     >>> all_finite(np.array([1.0, 2.0])), all_finite(np.array([1.0, np.nan]))
     (True, False)
     """
-    with np.errstate(invalid="ignore"):
+    with np.errstate(invalid="ignore", over="ignore"):
+        if values.flags.c_contiguous and values.dtype != np.float16:
+            flat = values.reshape(-1)
+            if np.isfinite(np.dot(flat, flat)):
+                return True
         return bool(values.max() < np.inf and values.min() > -np.inf)
 
 
@@ -135,13 +141,44 @@ def _pack_bits(bits: Bool[Tensor, "n h"]) -> UInt8[Tensor, "n b"]:
     return (full * places).sum(-1, dtype=torch.uint8)
 
 
-class RowBuffer:
-    """Rows of bytes that arrive batch by batch: room for ``expected`` rows, and more if more come."""
+def pack_values(
+    values: Float[Tensor, "n ..."], dtype: np.dtype[Any], pooling: Pooling | None = None
+) -> Float[np.ndarray, "n u"]:
+    """Return values in a precision, one row per point; positions are pooled as their bits are.
 
-    def __init__(self, width: int, expected: int) -> None:
-        self._width, self._used = width, 0
+    Where a channel's bit is that of any position, its value is the largest; the mean of signs becomes a mean of values.
+    """
+    flat = values.detach().float() if pooling is None else _pool_values(values.detach().float(), pooling)
+    rows = flat.reshape(len(flat), -1).cpu().numpy()
+    with np.errstate(over="ignore"):
+        return rows.astype(dtype)
+
+
+def _pool_values(values: Float[Tensor, "n ..."], pooling: Pooling) -> Float[Tensor, "n c"]:
+    moved = values.movedim(pooling.axis + 1, 1).flatten(2)
+    votes = torch.ones(len(moved), moved.shape[2], dtype=torch.bool, device=values.device)
+    if pooling.mask is not None:
+        votes = torch.from_numpy(pooling.mask).to(values.device)
+    if pooling.how == "any":
+        # Without any vote a value is 0.
+        return moved.masked_fill(~votes[:, None], -torch.inf).amax(2).masked_fill(~votes.any(1)[:, None], 0.0)
+    if pooling.how == "mean":
+        return (moved * votes[:, None]).sum(2) / votes.sum(1).clamp(min=1)[:, None]
+    order = votes.int() if pooling.how == "first" else votes.int().flip(1)
+    place = order.argmax(1) if pooling.how == "first" else votes.shape[1] - 1 - order.argmax(1)
+    return moved.take_along_dim(place[:, None, None], 2)[..., 0]
+
+
+class RowBuffer:
+    """Rows of bytes that arrive batch by batch: room for ``expected`` rows, and more if more come.
+
+    They are in memory, or ``on_disk``, in a file without a name that goes away with the last use of the rows.
+    """
+
+    def __init__(self, width: int, expected: int, on_disk: bool = False) -> None:
+        self._width, self._used, self._on_disk = width, 0, on_disk
         # Not a NumPy array: resizing one holds the old and the new memory at the same time.
-        self._memory = _private(max(expected, 1) * max(width, 1))
+        self._memory = (_unnamed if on_disk else _private)(max(expected, 1) * max(width, 1))
 
     def __len__(self) -> int:
         return self._used
@@ -172,7 +209,7 @@ class RowBuffer:
         return np.frombuffer(self._memory, np.uint8, count * self._width).reshape(count, self._width)
 
     def _resize(self, rows: int) -> None:
-        self._memory = _resized(self._memory, rows * max(self._width, 1))
+        self._memory = _resized(self._memory, rows * max(self._width, 1), _unnamed if self._on_disk else _private)
 
 
 def _private(size: int) -> mmap.mmap:
@@ -181,16 +218,23 @@ def _private(size: int) -> mmap.mmap:
     return mmap.mmap(-1, size, **options)
 
 
-def _resized(memory: mmap.mmap, size: int) -> mmap.mmap:
+def _unnamed(size: int) -> mmap.mmap:
+    """Return a file without a name, mapped into memory."""
+    with TemporaryFile() as file:
+        file.truncate(size)
+        return mmap.mmap(file.fileno(), size)
+
+
+def _resized(memory: mmap.mmap, size: int, new: Callable[[int], mmap.mmap] = _private) -> mmap.mmap:
     """Return the memory with more or less room: the same pages where the system can move them, else a copy."""
     try:
         memory.resize(size)
     except (SystemError, OSError):
-        return _copied(memory, size)
+        return _copied(memory, size, new)
     return memory
 
 
-def _copied(memory: mmap.mmap, size: int) -> mmap.mmap:
-    copy, kept = _private(size), min(size, len(memory))
+def _copied(memory: mmap.mmap, size: int, new: Callable[[int], mmap.mmap] = _private) -> mmap.mmap:
+    copy, kept = new(size), min(size, len(memory))
     np.frombuffer(copy, np.uint8, kept)[:] = np.frombuffer(memory, np.uint8, kept)
     return copy

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from jaxtyping import Int8, UInt8
+from jaxtyping import Float, Int8, UInt8
 from torch import Tensor
 
 from metriscope.common.validation import described, instance, whole_array
@@ -40,8 +40,8 @@ class Layer:
     shape : tuple of int
         Shape of one point's bits: that of the activation, followed by ``bits_per_unit`` if that is more than one.
     seen : str
-        How it was called: as a ``"module"``, a ``"function"``, a tensor's ``"method"``, or an ``"operator"`` of the
-        dispatcher.
+        How it was called: as a ``"module"``, a ``"function"``, a tensor's ``"method"``, an ``"operator"`` of the
+        dispatcher, or a ``"formula"`` written by hand.
     bits_per_unit : int
         Number of bits of each unit.
     channel_axis : int or None
@@ -67,6 +67,11 @@ class Layer:
         """Return the number of bytes per point."""
         return -(-self.width // 8)
 
+    @property
+    def units(self) -> int:
+        """Return the number of units: each has ``bits_per_unit`` bits, and one value."""
+        return self.width // self.bits_per_unit
+
 
 class Patterns:
     """The packed signs of N points in every captured layer, with the points' ids.
@@ -84,11 +89,13 @@ class Patterns:
         One id per point; 0, 1, ... if not given.
     missed : Missed, optional
         What ran in the model and was not captured.
+    values : array of float, shape (n, units), optional
+        One value per unit, units in the order of the layers.
 
     Raises
     ------
     ValueError
-        If ``packed`` is not of the layers' width, or ``ids`` not of its length.
+        If ``packed`` is not of the layers' width, ``values`` not of their units, or ``ids`` not of its length.
 
     Examples
     --------
@@ -108,6 +115,7 @@ class Patterns:
         packed: UInt8[np.ndarray, "n b"] | Shards,
         ids: np.ndarray | None = None,
         missed: Missed | None = None,
+        values: Float[np.ndarray, "n u"] | Shards | None = None,
     ) -> None:
         self.layers = tuple(layers)
         self.missed = Missed(len(self.layers)) if missed is None else instance(missed, "missed", Missed)
@@ -120,6 +128,9 @@ class Patterns:
             )
         if self.ids.shape != (len(packed),):
             raise ValueError(f"there are {len(packed)} points, but the ids have the shape {self.ids.shape}")
+        self._values, units = values, sum(layer.units for layer in self.layers)
+        if values is not None and tuple(values.shape) != (len(packed), units):
+            raise ValueError(f"values must be of shape ({len(packed)}, {units}), got {tuple(values.shape)}")
 
     @property
     def packed(self) -> UInt8[np.ndarray, "n b"]:
@@ -137,7 +148,8 @@ class Patterns:
 
     def __getitem__(self, rows: Any) -> Patterns:
         chosen = _rows(rows, len(self))
-        return Patterns(self.layers, self._packed[chosen], self.ids[chosen], self.missed)
+        values = None if self._values is None else self._values[chosen]
+        return Patterns(self.layers, self._packed[chosen], self.ids[chosen], self.missed, values)
 
     @property
     def width(self) -> int:
@@ -152,10 +164,37 @@ class Patterns:
 
     def layer(self, name: str) -> Patterns:
         """Return the patterns of one layer, by its name."""
-        for layer, span in zip(self.layers, self.spans, strict=True):
-            if layer.name == name:
-                return Patterns((layer,), self._packed[:, span], self.ids, self.missed)
-        raise ValueError(f"there is no layer {name!r}; there are {', '.join(repr(one.name) for one in self.layers)}")
+        place = self._place(name)
+        values = None if self._values is None else self._values[:, self._unit_spans[place]]
+        return Patterns((self.layers[place],), self._packed[:, self.spans[place]], self.ids, self.missed, values)
+
+    def values(self, name: str) -> Float[np.ndarray, "n ..."]:
+        """Return the values of one layer, by its name: one per point and unit, of the layer's shape.
+
+        There are values if :func:`capture` was asked for them. They are mapped from a file, and read where they are
+        used.
+        """
+        place = self._place(name)
+        if self._values is None:
+            raise ValueError('these patterns have no values; capture(..., values="float16") keeps them')
+        if isinstance(self._values, Shards):
+            found = self._values[:, self._unit_spans[place]].whole()
+        else:
+            found = self._values[:, self._unit_spans[place]]
+        layer = self.layers[place]
+        shape = layer.shape[:-1] if layer.bits_per_unit > 1 else layer.shape
+        return found.reshape(len(self), *(shape or (layer.units,)))
+
+    @property
+    def _unit_spans(self) -> tuple[slice, ...]:
+        ends = np.cumsum([layer.units for layer in self.layers]).tolist()
+        return tuple(slice(end - layer.units, end) for end, layer in zip(ends, self.layers, strict=True))
+
+    def _place(self, name: str) -> int:
+        names = [layer.name for layer in self.layers]
+        if name not in names:
+            raise ValueError(f"there is no layer {name!r}; there are {', '.join(map(repr, names))}")
+        return names.index(name)
 
     def signs(self) -> Int8[np.ndarray, "n h"]:
         """Return +1 where the pre-activation is >= 0, else -1, units in the order of ``layers``."""
@@ -193,13 +232,17 @@ class Patterns:
         count = sum(len(part) for part in parts)
         named = np.concatenate([part.ids for part in parts]) if ids is None else ids
         rows, missed = np.concatenate([part.packed for part in parts]), Missed.joined([part.missed for part in parts])
-        return Patterns(parts[0].layers, rows, point_ids(named, count), missed)
+        held = [part._values for part in parts if part._values is not None]
+        whole = [one.whole() if isinstance(one, Shards) else one for one in held]
+        values = np.concatenate(whole) if len(whole) == len(parts) else None
+        return Patterns(parts[0].layers, rows, point_ids(named, count), missed, values)
 
     def save(self, path: str | PathLike[str], shard_bytes: int = 256 << 20) -> None:
         """Write a new folder of safetensors shards with an index, atomically."""
         records = [asdict(layer) for layer in self.layers]
-        index = {"layers": records, "missed": self.missed.to_record()}
-        save_arrays(Path(path), index, self._packed, self.ids, shard_bytes)
+        index = {"layers": records, "missed": self.missed.to_record(), "values": self._values is not None}
+        arrays = {"packed": self._packed} | ({} if self._values is None else {"values": self._values})
+        save_arrays(Path(path), index, arrays, self.ids, shard_bytes)
 
     @classmethod
     def load(cls, path: str | PathLike[str], verify: bool = False) -> Patterns:
@@ -207,10 +250,11 @@ class Patterns:
 
         Names, sizes and headers of the files are always checked; ``verify`` reads every byte and checks its SHA-256.
         """
-        index, packed, ids = load_arrays(Path(path), verify)
+        index, arrays, ids = load_arrays(Path(path), verify)
+        mapped = {name: one.whole() if len(one.parts) == 1 else one for name, one in arrays.items()}
         layers = tuple(Layer(**{**record, "shape": tuple(record["shape"])}) for record in index["layers"])
         missed = Missed.from_record(index["missed"]) if "missed" in index else None
-        return cls(layers, packed.whole() if len(packed.parts) == 1 else packed, ids, missed)
+        return cls(layers, mapped["packed"], ids, missed, mapped.get("values"))
 
 
 def _checked_bytes(packed: Any) -> UInt8[np.ndarray, "n b"]:

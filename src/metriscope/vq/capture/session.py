@@ -15,9 +15,19 @@ from metriscope.common.model_state import Runner, unwrapped
 from metriscope.common.validation import instance, one_of
 from metriscope.vq.capture.activation_calls import KINDS
 from metriscope.vq.capture.batches import Batch, Reader
+from metriscope.vq.capture.listening import Findings, Probe, other_points
 from metriscope.vq.capture.missed import Missed, MissedOperation
-from metriscope.vq.capture.probing import Findings, Probe, other_points
-from metriscope.vq.capture.watching import NOT_POINTS, Choice, Conv, NotFinite, Positions, Tokens, Wanted, Watch
+from metriscope.vq.capture.watching import (
+    NOT_POINTS,
+    Choice,
+    Conv,
+    NotFinite,
+    Positions,
+    Tokens,
+    ValueChoice,
+    Wanted,
+    Watch,
+)
 
 __all__ = ["Session"]
 
@@ -38,6 +48,8 @@ class Session:
         strict: bool = False,
         axis: int = 0,
         probing: bool = True,
+        values: ValueChoice | None = None,
+        autocast: torch.dtype | None = None,
     ) -> None:
         self.model, self._strict = unwrapped(instance(model, "model", nn.Module)), strict
         # The part of a point's shape that may not vary.
@@ -48,7 +60,8 @@ class Session:
         self._choice, self._all = Choice(layers), layers is None
         self._run = Runner(self.model, device)
         self._read = Reader(self.model, self._run.device, axis)
-        self.watch = Watch(self.model, self._run.weights, self._choice, positions)
+        self.watch = Watch(self.model, self._run.weights, self._choice, positions, values=values)
+        self._autocast = autocast
         self._findings = Findings()
         self._form: tuple[int, ...] | None = None
         self._first, self.axis, self._probing = True, axis, probing
@@ -84,7 +97,7 @@ class Session:
     def _forward(self, batch: Batch) -> None:
         try:
             with self.watch.batch(batch.points, _mask(batch)):
-                self._run(*batch.args, **batch.kwargs)
+                self._call(*batch.args, **batch.kwargs)
         except NotFinite as error:
             raise ValueError(f"{error}{_broken(batch)}") from None
         except RuntimeError as error:
@@ -93,6 +106,12 @@ class Session:
                 raise
             said = str(error).splitlines()[0]
             raise ValueError(f"the model does not run on a batch of data {_form(batch)}: {said}") from error
+
+    def _call(self, *args: Any, **kwargs: Any) -> Any:
+        if self._autocast is None:
+            return self._run(*args, **kwargs)
+        with torch.autocast((self._run.device or torch.device("cpu")).type, self._autocast):
+            return self._run(*args, **kwargs)
 
     def _probe(self, batch: Batch, hooks: bool) -> Findings:
         """Return what a probe finds on another number of points, or on the same if the model runs on no other."""
@@ -107,9 +126,9 @@ class Session:
         """Return what a probe finds on some points, or what was said if the model does not run on them."""
         try:
             points = some(batch)
-            found = Probe(self.model, self._run.weights).run(self._run, points, hooks)
-            if found.renamed:
-                found = Probe(self.model, self._run.weights, found.renamed).run(self._run, points, hooks)
+            found = Probe(self.model, self._run.weights).run(self._call, points, hooks)
+            if found.renamed or found.by_hand:
+                found = Probe(self.model, self._run.weights, found).run(self._call, points, hooks)
         except Exception as error:  # whatever a model raises; it has run on the batch itself
             lines = str(error).splitlines()
             return f"{type(error).__name__}: {lines[0]}" if lines else type(error).__name__

@@ -1,7 +1,8 @@
 """Packed bits and ids on disk: a folder of safetensors shards that can be mapped into memory, and a JSON index.
 
-Axes: N points, B bytes. Every shard holds some points' ``packed`` bytes and their ids: ``ids`` if they are whole
-numbers; if they are words, ``text`` (their UTF-8 bytes, joined) and ``ends`` (where each word ends in ``text``).
+Axes: N points, B bytes, V values. Every shard holds some points' ``packed`` bytes, their ``values`` if they were kept,
+and their ids: ``ids`` if they are whole numbers; if they are words, ``text`` (their UTF-8 bytes, joined) and ``ends``
+(where each word ends in ``text``).
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ __all__ = ["INDEX", "Shards", "load_arrays", "save_arrays"]
 INDEX = "index.json"
 _FORMAT = "metriscope patterns 1"
 _DTYPES: dict[str, np.dtype[Any]] = {"U8": np.dtype(np.uint8), "I64": np.dtype("<i8")}
+_DTYPES |= {"F16": np.dtype("<f2"), "F32": np.dtype("<f4")}
 
 
 @dataclass(frozen=True)
@@ -90,15 +92,19 @@ class Shards:
 
 
 def save_arrays(
-    path: Path, records: Mapping[str, Any], packed: Any, ids: np.ndarray, shard_bytes: int = 256 << 20
+    path: Path, records: Mapping[str, Any], arrays: Mapping[str, Any], ids: np.ndarray, shard_bytes: int = 256 << 20
 ) -> None:
     """Write rows and ids as shards of at most ``shard_bytes`` each (but at least one row) into a new folder.
 
-    ``records`` go into the index: the ``layers``, and what was ``missed``.
+    ``records`` go into the index: the ``layers``, and what was ``missed``. ``arrays`` are ``packed``, and ``values`` if
+    there are any.
     """
     if ids.dtype.kind not in "iuU" and len(ids):
         raise ValueError(f"ids must be whole numbers or words to be saved, got {ids.dtype}")
-    row = packed.shape[1] + (ids.dtype.itemsize if len(ids) else 0) + 8
+    packed = arrays["packed"]
+    row = (
+        sum(one.shape[1] * one.dtype.itemsize for one in arrays.values()) + (ids.dtype.itemsize if len(ids) else 0) + 8
+    )
     step = max(1, shard_bytes // row)
     with explained(f"save the patterns to {path}"):
         if path.exists():
@@ -107,7 +113,7 @@ def save_arrays(
         with temporary(path.parent) as folder:
             folder.mkdir()
             shards = [
-                _write_shard(folder, number, packed[start : start + step], ids[start : start + step])
+                _write_shard(folder, number, slice(start, start + step), arrays, ids)
                 for number, start in enumerate(range(0, max(len(packed), 1), step))
             ]
             index = {"format": _FORMAT, "points": len(packed), **records, "shards": shards}
@@ -117,14 +123,15 @@ def save_arrays(
         sync_folder(path.parent)
 
 
-def _write_shard(folder: Path, number: int, packed: np.ndarray | Shards, ids: np.ndarray) -> dict[str, Any]:
+def _write_shard(folder: Path, number: int, rows: slice, arrays: Mapping[str, Any], ids: np.ndarray) -> dict[str, Any]:
     from safetensors.numpy import save
 
     name = f"shard-{number:05d}.safetensors"
-    rows = packed.whole() if isinstance(packed, Shards) else packed
-    data = save({"packed": np.ascontiguousarray(rows), **_ids_to_arrays(ids)})
+    some = {key: one[rows] for key, one in arrays.items()}
+    held = {key: np.ascontiguousarray(one.whole() if isinstance(one, Shards) else one) for key, one in some.items()}
+    data = save({**held, **_ids_to_arrays(ids[rows])})
     write(folder / name, data)
-    return {"file": name, "points": len(packed), "bytes": len(data), "sha256": sha256(data)}
+    return {"file": name, "points": len(held["packed"]), "bytes": len(data), "sha256": sha256(data)}
 
 
 def _ids_to_arrays(ids: np.ndarray) -> dict[str, np.ndarray]:
@@ -145,16 +152,23 @@ def _ids_from_arrays(arrays: Mapping[str, np.ndarray]) -> np.ndarray:
     return np.array(words, np.str_)
 
 
-def load_arrays(path: Path, verify: bool) -> tuple[dict[str, Any], Shards, np.ndarray]:
-    """Return the index with its records, the mapped rows and the ids that :func:`save_arrays` was given."""
+def load_arrays(path: Path, verify: bool) -> tuple[dict[str, Any], dict[str, Shards], np.ndarray]:
+    """Return the index with its records, the mapped arrays and the ids that :func:`save_arrays` was given."""
     with explained(f"load the patterns from {path}"):
         index = _read_index(path)
         row = sum(-(-int(layer["width"]) // 8) for layer in index["layers"])
-        shards = [_read_shard(path, shard, row, verify) for shard in index["shards"]]
-        ids = Shards(tuple(found for _, found in shards)).whole()
+        units = sum(_units(layer) for layer in index["layers"]) if index.get("values") else None
+        shards = [_read_shard(path, shard, (row, units), verify) for shard in index["shards"]]
+        ids = Shards(tuple(_ids_from_arrays(found) for found in shards)).whole()
         if len(ids) != index["points"]:
             raise Damage(f"{INDEX} lists {index['points']} points, its shards hold {len(ids)}")
-    return index, Shards(tuple(packed for packed, _ in shards)), ids
+    names = ["packed"] if units is None else ["packed", "values"]
+    return index, {name: Shards(tuple(found[name] for found in shards)) for name in names}, ids
+
+
+def _units(layer: Mapping[str, Any]) -> int:
+    """Return the number of values that a layer has per point."""
+    return int(layer["width"]) // max(int(layer["bits_per_unit"]), 1)
 
 
 def _read_index(path: Path) -> dict[str, Any]:
@@ -193,9 +207,11 @@ def _is_list(entries: Any, fields: Mapping[str, Any]) -> bool:
     )
 
 
-def _read_shard(folder: Path, shard: Mapping[str, Any], row: int, verify: bool) -> tuple[np.ndarray, np.ndarray]:
-    """Return the memory-mapped rows of a shard and its ids."""
-    name, points = shard["file"], shard["points"]
+def _read_shard(
+    folder: Path, shard: Mapping[str, Any], sizes: tuple[int, int | None], verify: bool
+) -> dict[str, np.ndarray]:
+    """Return the memory-mapped arrays of a shard; ``sizes`` are bytes, and values if there are any, per point."""
+    name, points, (row, units) = shard["file"], shard["points"], sizes
     path = folder / Path(name).name
     try:
         arrays = _map_arrays(path, shard["bytes"])
@@ -204,11 +220,13 @@ def _read_shard(folder: Path, shard: Mapping[str, Any], row: int, verify: bool) 
         ids = _ids_from_arrays(arrays)
         if arrays["packed"].shape != (points, row) or len(ids) != points:
             raise Damage(f"expected {points} points of {row} bytes")
+        if units is not None and arrays["values"].shape != (points, units):
+            raise Damage(f"expected {units} values for each of {points} points")
     except Damage as damage:
         raise Damage(f"{name}: {damage}") from None
     except (KeyError, TypeError, ValueError):
         raise Damage(f"{name}: not a shard of patterns") from None
-    return arrays["packed"], ids
+    return arrays
 
 
 def _map_arrays(path: Path, size: int) -> dict[str, np.ndarray]:

@@ -12,11 +12,20 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 from torch import Tensor, nn
 
-from metriscope.vq.capture.activation_calls import Call, Reading
-from metriscope.vq.capture.listening import Functions, HandUp, Listener, modules_followed
-from metriscope.vq.capture.packing import Pooling, pack_reading
+from metriscope.vq.capture.activation_calls import Call
+from metriscope.vq.capture.listening import (
+    FORMULA,
+    HEAD,
+    Findings,
+    Functions,
+    HandUp,
+    Layout,
+    Listener,
+    modules_followed,
+)
+from metriscope.vq.capture.packing import Pooling, all_finite, pack_reading, pack_values
 from metriscope.vq.capture.patterns import Layer
-from metriscope.vq.capture.probing import HEAD, Findings, Layout
+from metriscope.vq.capture.readings import Reading
 
 __all__ = [
     "NOT_CHOSEN",
@@ -29,6 +38,7 @@ __all__ = [
     "NotFinite",
     "Positions",
     "Tokens",
+    "ValueChoice",
     "Wanted",
     "Watch",
 ]
@@ -122,6 +132,14 @@ class ActivationSite:
     fault: str = ""
 
 
+@dataclass(frozen=True)
+class ValueChoice:
+    """Which values to keep beside the bits: in which precision, and whether those ``after`` the activation."""
+
+    dtype: np.dtype[Any]
+    after: bool = False
+
+
 class NotFinite(ValueError):
     """Pre-activations are NaN or infinite, and have no signs."""
 
@@ -129,14 +147,23 @@ class NotFinite(ValueError):
 class Watch(Listener):
     """The activations of one model, batch after batch; the first batch determines the layers.
 
-    ``keep`` says what is kept of each reading: its packed bits, if None. The points are on the first axis of an
-    activation, until ``learn`` is given what a probe found.
+    ``keep`` says what is kept of each reading: its packed bits, if None; ``values`` which values are kept as well.
+    The points are on the first axis of an activation, until ``learn`` is given what a probe found.
     """
 
     def __init__(
-        self, model: nn.Module, weights: list[Tensor], choice: Choice, positions: Positions, keep: Keep | None = None
+        self,
+        model: nn.Module,
+        weights: list[Tensor],
+        choice: Choice,
+        positions: Positions,
+        keep: Keep | None = None,
+        values: ValueChoice | None = None,
     ) -> None:
         super().__init__(model, weights)
+        self._wanted = values
+        # What to do with what the activation that was recorded last returns.
+        self._due: Callable[[Tensor], None] | None = None
         self._heads: dict[str, tuple[tuple[int, ...], Tensor]] | None = {} if keep is None else None
         self._keep = keep or _packed
         self.sites: dict[str, ActivationSite] = {}
@@ -154,7 +181,7 @@ class Watch(Listener):
 
     def learn(self, findings: Findings) -> None:
         """Begin again with what a probe found: where points are, kinds of operators, activations in compiled code."""
-        self._findings, self.renamed = findings, findings.renamed
+        self._findings, self.renamed, self.by_hand = findings, findings.renamed, findings.by_hand
         self._below = self._below or findings.below
         self._settled, self.sites, self._layouts = False, {}, {}
         self.unchecked, self.mixed = [], []
@@ -162,7 +189,7 @@ class Watch(Listener):
     def agrees(self, findings: Findings) -> bool:
         """Return whether the layers of the first batch are those that a probe found, with the points first."""
         self.unchecked, self.mixed = [], []
-        if findings.renamed or (findings.below and not self._below):
+        if findings.renamed or findings.by_hand or (findings.below and not self._below):
             return False
         for name, (shape, head) in (self._heads or {}).items():
             before = findings.values.get(name)
@@ -183,7 +210,8 @@ class Watch(Listener):
         self._begin(points)
         self._mask = mask
         self._parts: dict[str, np.ndarray] = {}
-        below = HandUp() if self._below else nullcontext()
+        self._values: dict[str, np.ndarray] = {}
+        below = HandUp(self._operator) if self._below or self.by_hand else nullcontext()
         with modules_followed(self._names, self._inside), Functions(self._call), below:
             yield
         missing = [layer.name for layer in self.layers if layer.name not in self._parts]
@@ -199,7 +227,12 @@ class Watch(Listener):
         """Return what was kept of the last batch, one array per layer, and forget it."""
         return [self._parts.pop(layer.name) for layer in self.layers]
 
+    def values(self) -> list[np.ndarray]:
+        """Return the values of the last batch, one array per layer, and forget them; none if none are wanted."""
+        return [self._values.pop(layer.name) for layer in self.layers] if self._wanted else []
+
     def _record(self, call: Call, reading: Reading, name: str) -> None:
+        self._due = None
         shape = tuple(reading.values.shape)
         if self._heads is not None:
             self._heads[name] = shape, reading.values[:HEAD].detach().clone()
@@ -212,6 +245,26 @@ class Watch(Listener):
         if site.reason:
             return
         self._parts[name] = self._keep(layer, reading, pooling)
+        if self._wanted is None:
+            return
+        if not self._wanted.after:
+            self._keep_values(layer, reading.values, pooling)
+        elif call.seen == FORMULA or call.kind in _UNSEEN_AFTER:
+            raise ValueError(f"what layer {name!r} ({call.kind}) returns cannot be read; leave it out with layers=")
+        else:
+            self._due = lambda result: self._keep_values(layer, layout.points_first(result.reshape(shape)), pooling)
+
+    def _done(self, result: Any) -> None:
+        if self._due is not None:
+            self._due(result[0] if isinstance(result, tuple) else result)
+            self._due = None
+
+    def _keep_values(self, layer: Layer, values: Tensor, pooling: Pooling | None) -> None:
+        dtype = (self._wanted or ValueChoice(np.dtype(np.float32))).dtype
+        found = pack_values(values, dtype, pooling)
+        if not all_finite(found):
+            raise NotFinite(f"layer {layer.name!r} ({layer.kind}) has values that {dtype} cannot hold")
+        self._values[layer.name] = found
 
     def _place(self, name: str, reading: Reading) -> tuple[Layout, str]:
         """Return where an activation holds the points, and what is wrong if it does not hold them."""
@@ -269,6 +322,8 @@ def _packed(layer: Layer, reading: Reading, pooling: Pooling | None) -> np.ndarr
     return packed
 
 
+# Of these only parts are called, or what they return is not one value per unit.
+_UNSEEN_AFTER = ("softsign", "tanhshrink", "lstm", "gru", "rnn")
 NOT_CHOSEN, SHARED, NOT_POINTS = "not chosen", "does not depend on the points", "rows are not points"
 
 

@@ -8,16 +8,17 @@ d = |s|² and e = |t|².
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float64, Int
+from jaxtyping import Float, Float64, Int
 from scipy.special import expit, logit, stdtrit
 
-from metriscope.common.threads import in_parallel, row_slices
+from metriscope.common.threads import in_parallel, one_blas_thread, row_slices
 from metriscope.vq.measures.centered_kernels import (
     NEGLIGIBLE,
     Distances,
@@ -35,8 +36,10 @@ from metriscope.vq.measures.sign_products import ShuffledProducts, products_and_
 
 __all__ = ["LeaveOneOut", "interval_around", "leave_one_out", "shuffled_products"]
 
-# Numbers of a block of points held at once, and products of units: beyond these, distances of points are used.
-_BLOCK, _LARGEST = 1 << 21, 1 << 26
+# Numbers of a block of points, and distances, held at once; and products of units beyond which distances are used.
+_BLOCK, _DISTANCES, _LARGEST = 1 << 19, 1 << 21, 1 << 26
+# Beyond so many points errors are computed in single precision, unless a value is this near to one.
+_SINGLE, _NEAR_ONE = 100_000, 0.999
 # A value this close to the end of its range is certain: its uncertainty is below rounding.
 _END = 1e-9
 
@@ -63,14 +66,20 @@ class _Rows(NamedTuple):
 
 def leave_one_out(pair: KernelPair, value: Matrix) -> LeaveOneOut:
     """Return the jackknife's standard errors of ``value``, the alignment of the pair."""
-    undefined, total, squares = (np.zeros(value.shape) for _ in range(3))
     cross, estimator = pair.cross, pair.estimator
-    for rows, *alone in _blocks(pair.sides):
+
+    def sums(blocks: Blocks, part: slice) -> tuple[Matrix, Matrix, Matrix]:
+        rows, *alone = blocks.at(part)
         first, second = (_norms(each, of, estimator) for each, of in zip(pair.alone, alone, strict=True))
         gaps = ratio(_without(cross, rows, estimator), first, second) - value
-        undefined += np.isnan(gaps).sum(0)
-        total += gaps.sum(0)
-        squares += np.square(gaps).sum(0)
+        return np.isnan(gaps).sum(0), gaps.sum(0), np.square(gaps).sum(0)
+
+    # A gap is a point's own part of the products, so that single precision is enough unless gaps nearly cancel.
+    single = cross.points > _SINGLE and not (np.abs(value) > _NEAR_ONE).any()
+    with one_blas_thread():
+        blocks = _blocks(pair.sides, np.dtype(np.float32 if single else np.float64))
+        found = in_parallel(partial(sums, blocks), blocks.parts, blocks.workers)
+    undefined, total, squares = (np.sum(each, axis=0) for each in zip(*found, strict=True))
     # Rounding may put the sum of squares below the part of it that the mean explains.
     spread = np.maximum(squares - total**2 / cross.points, 0)
     return LeaveOneOut(np.sqrt((cross.points - 1) / cross.points * spread), undefined)
@@ -99,16 +108,23 @@ def _without(total: Totals, rows: _Rows, estimator: str) -> Block:
     return off_diagonal + sums / ((n - 2) * (n - 3)) - 2 / (n - 3) * row_sums
 
 
-Blocks = Iterator[tuple[_Rows, list[_Rows], list[_Rows]]]
+class Blocks(NamedTuple):
+    """Blocks of points, and for each the rows of the pairs of groups, and those of each group paired with itself.
+
+    ``workers`` is the number of threads that may each work on a block; None for as many as there are cores.
+    """
+
+    parts: list[slice]
+    at: Callable[[slice], tuple[_Rows, list[_Rows], list[_Rows]]]
+    workers: int | None = None
 
 
-def _blocks(sides: tuple[Signs, Signs]) -> Blocks:
-    """Yield, per block of points, the rows of the pairs of groups, and those of each group paired with itself."""
+def _blocks(sides: tuple[Signs, Signs], dtype: np.dtype[Any]) -> Blocks:
     largest = max(sides, key=lambda side: side.bits).bits
     weighted = any(side.roots is not None for side in sides)
     if by_points(*sides) or (largest**2 > _LARGEST and not weighted):
         return _blocks_of_distances(sides)
-    return _blocks_of_units(sides)
+    return _blocks_of_units(sides, dtype)
 
 
 @dataclass(frozen=True)
@@ -116,9 +132,9 @@ class _Products:
     """C = Sᵀ T for two sides, and its products with the means of their signs."""
 
     starts: tuple[list[int], list[int]]
-    c: Float64[np.ndarray, "u v"]
-    toward_second: Float64[np.ndarray, "u m"]  # C ν, group by group
-    toward_first: Float64[np.ndarray, "l v"]  # Cᵀ μ, group by group
+    c: Float[np.ndarray, "u v"]
+    toward_second: Float[np.ndarray, "u m"]  # C ν, group by group
+    toward_first: Float[np.ndarray, "l v"]  # Cᵀ μ, group by group
 
     @classmethod
     def of(cls, first: Signs, second: Signs) -> _Products:
@@ -128,7 +144,11 @@ class _Products:
         toward_first = np.add.reduceat(c * mu[:, None], first.starts, axis=0)
         return cls((first.starts, second.starts), c, toward_second, toward_first)
 
-    def rows(self, s: Float64[np.ndarray, "k u"], t: Float64[np.ndarray, "k v"]) -> _Rows:
+    def astype(self, dtype: np.dtype[Any]) -> _Products:
+        """Return the same products in another precision."""
+        return _Products(self.starts, *(one.astype(dtype) for one in (self.c, self.toward_second, self.toward_first)))
+
+    def rows(self, s: Float[np.ndarray, "k u"], t: Float[np.ndarray, "k v"]) -> _Rows:
         """Return what points with these centered signs add."""
         starts, others = self.starts
         shape = len(s), len(starts), len(others)
@@ -144,49 +164,60 @@ class _Products:
 
 def _group_products(a: np.ndarray, b: np.ndarray, starts: list[int]) -> Float64[np.ndarray, "k m"]:
     """Return the products of rows, group by group."""
-    return np.stack([np.einsum("kv,kv->k", a[:, of], b[:, of]) for of in _spans(starts, a.shape[1])], axis=1)
+    found = [np.einsum("kv,kv->k", a[:, of], b[:, of]) for of in _spans(starts, a.shape[1])]
+    return np.stack(found, axis=1).astype(np.float64, copy=False)
 
 
 def _spans(starts: list[int], stop: int) -> list[slice]:
     return [slice(a, b) for a, b in zip(starts, [*starts[1:], stop], strict=True)]
 
 
-def _blocks_of_units(sides: tuple[Signs, Signs]) -> Blocks:
-    cross, means = _Products.of(*sides), [_means(side) for side in sides]
-    alone = [[_Products.of(group, group) for group in side.groups()] for side in sides]
+def _blocks_of_units(sides: tuple[Signs, Signs], dtype: np.dtype[Any]) -> Blocks:
+    cross, means = _Products.of(*sides).astype(dtype), [_means(side) for side in sides]
+    alone = [[_Products.of(group, group).astype(dtype) for group in side.groups()] for side in sides]
     spans = [_spans(side.starts, side.bits) for side in sides]
-    for part in row_slices(len(sides[0].packed), max(1, _BLOCK // max(side.bits for side in sides))):
-        s, t = (_centered(side, mean, part) for side, mean in zip(sides, means, strict=True))
+
+    def at(part: slice) -> tuple[_Rows, list[_Rows], list[_Rows]]:
+        s, t = (_centered(side, mean, part, dtype) for side, mean in zip(sides, means, strict=True))
         first, second = (
             [own.rows(x[:, units], x[:, units]) for own, units in zip(each, of, strict=True)]
             for each, of, x in zip(alone, spans, (s, t), strict=True)
         )
-        yield cross.rows(s, t), first, second
+        return cross.rows(s, t), first, second
+
+    size = max(1, _BLOCK // max(side.bits for side in sides))
+    return Blocks(list(row_slices(len(sides[0].packed), size)), at)
 
 
 def _means(side: Signs) -> Float64[np.ndarray, " u"]:
     return side.scaled(unit_sums(side.packed))
 
 
-def _centered(side: Signs, means: Float64[np.ndarray, " u"], part: slice) -> Float64[np.ndarray, "k u"]:
-    signs = np.unpackbits(side.packed[part], axis=1).astype(np.float64)
-    roots: float | np.ndarray = 1.0 if side.roots is None else side.roots
+def _centered(
+    side: Signs, means: Float64[np.ndarray, " u"], part: slice, dtype: np.dtype[Any]
+) -> Float[np.ndarray, "k u"]:
+    signs = np.unpackbits(side.packed[part], axis=1).astype(dtype)
+    roots: float | np.ndarray = 1.0 if side.roots is None else side.roots.astype(dtype)
     signs *= 2 * roots
-    signs -= roots + means
+    signs -= (roots + means).astype(dtype)
     return signs
 
 
 def _blocks_of_distances(sides: tuple[Signs, Signs]) -> Blocks:
-    """Yield the rows from distances of points; as e = constant - 2 T ν, the terms S C ν are S Sᵀ e / -2."""
+    """Return the rows from distances of points; as e = constant - 2 T ν, the terms S C ν are S Sᵀ e / -2."""
     lengths, tables = [row_lengths(side) for side in sides], [Distances.of(side) for side in sides]
     count, groups = len(sides[0].packed), sum(len(side.spans) for side in sides)
-    for part in row_slices(count, max(1, _BLOCK // (count * groups))):
+
+    def at(part: slice) -> tuple[_Rows, list[_Rows], list[_Rows]]:
         kernels = [_kernel(table, length, part) for table, length in zip(tables, lengths, strict=True)]
         first, second = (
             [_rows((k[i : i + 1], k[i : i + 1]), (d[i : i + 1], d[i : i + 1]), part) for i in range(len(k))]
             for k, d in zip(kernels, lengths, strict=True)
         )
-        yield _rows((kernels[0], kernels[1]), (lengths[0], lengths[1]), part), first, second
+        return _rows((kernels[0], kernels[1]), (lengths[0], lengths[1]), part), first, second
+
+    # Distances are computed on all cores already.
+    return Blocks(list(row_slices(count, max(1, _DISTANCES // (count * groups)))), at, workers=1)
 
 
 def _kernel(table: Distances, lengths: Float64[np.ndarray, "l n"], part: slice) -> Float64[np.ndarray, "l k n"]:

@@ -18,9 +18,9 @@ from torch import Tensor, nn
 
 from metriscope.common.model_state import Runner, in_eval_mode, random_states_kept, unwrapped
 from metriscope.common.validation import described, float64_tensor, instance
-from metriscope.vq.capture.activation_calls import Levels, Reading, Winners
 from metriscope.vq.capture.packing import Pooling
 from metriscope.vq.capture.patterns import Layer
+from metriscope.vq.capture.readings import Levels, Reading, Winners
 from metriscope.vq.capture.watching import Choice, Positions, Watch
 from metriscope.vq.regions.polygons import Mesh, runs
 

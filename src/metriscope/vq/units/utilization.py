@@ -31,7 +31,7 @@ By: TypeAlias = Literal["unit", "channel"]
 Counts = Int64[np.ndarray, " u"]
 
 STATUSES = ("dead", "rare", "always on", "saturated", "active")
-_POOLS = ("max_pool", "adaptive_max_pool")
+_POOLS = ("max_pool", "adaptive_max_pool", "maxout")
 _SHRINK = ("hardshrink", "softshrink")
 # Kinds whose thresholds lie at equal distances from zero.
 _SYMMETRIC = (*_SHRINK, "hardtanh", "hardsigmoid")

@@ -1,0 +1,194 @@
+"""The page of two networks on the same points: one sentence and a gauge, two maps, and where they disagree.
+
+Axes: N points. Large sets are shown by an even sample of points.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from html import escape
+
+import numpy as np
+import pandas as pd
+
+from metriscope import vq
+from metriscope.reading.comparison import LEVEL, PERMUTATIONS, Comparison, compared
+from metriscope.reading.inspection import Subject, answers
+from metriscope.report.document import Block, Details, Page, Panel, Prose, Section, Table
+from metriscope.report.html import inline
+from metriscope.report.network_figures import gauge, heat_map, point_map, quantized
+from metriscope.report.network_layers import units_table
+from metriscope.report.network_pages import captured, maps_panel, network_script, network_style
+from metriscope.report.numbers import number, plural
+from metriscope.report.point_views import PointViews
+
+__all__ = ["compare_page"]
+
+SHOWN = 20
+# Alignments from which on two networks are said to be nearly the same, much alike, or somewhat alike.
+_WORDS = (
+    (0.95, "see these points almost in the same way"),
+    (0.6, "see these points much alike"),
+    (0.2, "see these points somewhat alike"),
+)
+
+
+def compare_page(
+    one: Subject, two: Subject, provenance: dict[str, object], announce: Callable[[str], None] = lambda line: None
+) -> Page:
+    """Return the page of two networks on the same points."""
+    announce("comparing the networks")
+    found = compared(one, two)
+    views = PointViews(one, found.rows.tolist(), answers(one)[0])
+    others = PointViews(two, [], answers(two)[0])
+    announce("drawing the page")
+    sections = (
+        Section("Alignment", _alignment(found, one, two)),
+        Section("Maps side by side", _maps(found, (one, two), views, others)),
+        Section("Where they disagree", _disagreements(found, views, others)),
+        Section("Layer by layer", (_layers(found, one, two),)),
+        Section("Units", (units_table(one, "-a"), units_table(two, "-b"))),
+        Section("What was captured", (*captured(one, "-a"), *captured(two, "-b"))),
+    )
+    about, style = plural(len(one.patterns), "point"), f"{network_style()}\n{views.style}"
+    return Page(f"{one.name} against {two.name}", about, sections, provenance, script=network_script(), style=style)
+
+
+def _alignment(found: Comparison, one: Subject, two: Subject) -> tuple[Block, ...]:
+    whole = found.whole
+    if whole is None:
+        return (Prose(f"The alignment is undefined: it needs at least two points, got {len(one.patterns)}."),)
+    value = float(np.asarray(whole.value))
+    if np.isnan(value):
+        return (Prose(f"The alignment is undefined: {whole.reason}."),)
+    p = float(np.asarray(whole.p_value))
+    low, high = np.quantile(whole.null, [0.025, 0.975])
+    words = next((text for least, text in _WORDS if value >= least), "see these points in different ways")
+    chance = "no more than chance" if p > 1 - LEVEL else "more than chance"
+    sentence = (
+        f"**{one.name}** and **{two.name}** {words}, {chance}: alignment **{number(value)}**, {_interval_text(whole)}; "
+        f"shuffled points give {number(float(low))} to {number(float(high))} (p = {number(p)})."
+    )
+    interval = None if whole.interval_reason else (float(whole.interval[0]), float(whole.interval[1]))
+    drawn = f'<p class="sentence">{inline(sentence)}</p>{gauge(value, whole.null, interval)}'
+    note = (
+        f"Debiased centered alignment of the VQ distances of {plural(whole.points, 'point')}: 1 is the same geometry "
+        "up to scale, and 0 what unrelated networks have on average. The band holds 95 % of the values of "
+        f"{PERMUTATIONS} shuffles of the points. Near 0 judge by the band, not by the interval."
+    )
+    return Panel("gauge", "", drawn), Prose(note)
+
+
+def _interval_text(found: vq.Alignment) -> str:
+    """Return the interval in words; the value may be defined where the interval is not."""
+    if found.interval_reason:
+        return f"its interval undefined ({found.interval_reason})"
+    low, high = (float(end) for end in found.interval)
+    return f"{LEVEL:.0%} jackknife interval {number(low)} to {number(high)}".replace("%", " %")
+
+
+def _title(row: int, views: PointViews, others: PointViews) -> str:
+    """Return a point's number and label, and what either network answers, as plain text."""
+    parts = [f"point {views.subject.patterns.ids[row]}"]
+    if views.subject.labels is not None:
+        parts.append(f"label {views.subject.labels[row]}")
+    for name, each in (("A", views), ("B", others)):
+        if each.answers is not None:
+            parts.append(f"{name} answers {each.answers.predicted[row]}{' (wrong)' if each.wrong(row) else ''}")
+    return ", ".join(parts)
+
+
+def _maps(
+    found: Comparison, subjects: tuple[Subject, Subject], views: PointViews, others: PointViews
+) -> tuple[Block, ...]:
+    titles = [_title(int(row), views, others) for row in found.rows]
+    labels = None if subjects[0].labels is None else subjects[0].labels[found.rows]
+    maps, blocks = [], []
+    for key, places, subject in zip("ab", found.places, subjects, strict=True):
+        if places is None:
+            why = "all points have the same pattern" if len(subject.patterns) > 1 else "there is one point only"
+            blocks.append(Prose(f"A map of {subject.name} is undefined, because {why} and no distance is left."))
+        else:
+            drawn = point_map(f"map-{key}", f"map of {subject.name}", quantized(places.places), labels, titles)
+            maps.append((subject.name, drawn))
+    if not maps:
+        return tuple(blocks)
+    caption = (
+        "Classical scaling of each network's VQ distances; the second map is rotated, mirrored and scaled to lie as "
+        f"near to the first as it can. {len(titles):,} of {len(subjects[0].patterns):,} points; a point that is "
+        "pointed at or chosen in one map is marked in both."
+    )
+    either = [int(views.wrong(int(row)) or others.wrong(int(row))) for row in found.rows]
+    data = views.records(found.rows.tolist()) | {"titles": titles, "wrong": either}
+    return maps_panel(maps, "", data, labels, caption), *blocks
+
+
+def _disagreements(found: Comparison, views: PointViews, others: PointViews) -> tuple[Block, ...]:
+    known = np.isfinite(found.agreement)
+    if not known.any():
+        return (Prose("No point has an agreement: in one of the networks its distances to all others are the same."),)
+    order = np.argsort(np.where(known, found.agreement, np.inf), kind="stable")[: min(SHOWN, int(known.sum()))]
+    rows, ids = found.rows[order], views.subject.patterns.ids
+    nearest = [found.rows[each[order]] for each in found.nearest]
+    notes = [f"agreement {number(float(found.agreement[at]), 2)}" for at in order]
+    if views.pictured:
+        html = _pictures(views, others, rows, notes, nearest)
+    else:
+        text = [f"{note}; nearest in A {ids[a]}, in B {ids[b]}" for note, a, b in zip(notes, *nearest, strict=True)]
+        html = views.gallery(rows.tolist(), text, "how far the networks agree")
+    middle = number(float(np.nanmedian(found.agreement)), 2)
+    caption = "The correlation of a point's distances to all others in A with those in B; the median over points is "
+    caption += f"{middle}."
+    table = pd.DataFrame(
+        {
+            "point": ids[rows],
+            "agreement": found.agreement[order],
+            "nearest in A": ids[nearest[0]],
+            "nearest in B": ids[nearest[1]],
+        }
+    )
+    details = Details(
+        "The same as a table", (Table("disagreements", "Points on which the networks disagree most", table),)
+    )
+    return Panel("disagreements", "Points on which the networks disagree most.", html, caption), details
+
+
+def _pictures(
+    views: PointViews, others: PointViews, rows: np.ndarray, notes: list[str], nearest: list[np.ndarray]
+) -> str:
+    items = []
+    for row, note, a, b in zip(rows, notes, *nearest, strict=True):
+        lines = (
+            [f"<span>label <b>{escape(str(views.subject.labels[row]))}</b></span>"]
+            if views.subject.labels is not None
+            else []
+        )
+        for name, each in (("A", views), ("B", others)):
+            if each.answers is not None:
+                mark = ' <b class="wrong">✗</b>' if each.wrong(int(row)) else ""
+                lines.append(f"<span>{name} answers <b>{escape(str(each.answers.predicted[row]))}</b>{mark}</span>")
+        pair = "".join(views.picture(int(each)) for each in (a, b))
+        number_ = f'<span class="id">#{escape(str(views.subject.patterns.ids[row]))}</span>'
+        items.append(
+            f'<li>{views.picture(int(row))}{number_}{"".join(lines)}<span class="note-line">{note}</span>'
+            f'<span class="note-line">nearest in A, in B</span><span class="pair">{pair}</span></li>'
+        )
+    return f'<ol class="gallery">{"".join(items)}</ol>'
+
+
+def _layers(found: Comparison, one: Subject, two: Subject) -> Block:
+    if found.layers is None or np.isnan(np.asarray(found.layers.value)).all():
+        why = "it needs at least two points" if found.layers is None else found.layers.reason
+        return Prose(f"No pair of layers has an alignment: {why}.")
+    matrix = np.asarray(found.layers.value, float)
+    names = tuple([name.plain for name in each.names] for each in (one, two))
+    titles = (f"layers of {one.name}", f"layers of {two.name}", "centered alignment")
+    low = min(0.0, float(np.nanmin(matrix)))
+    drawn = heat_map("alignment-layers", matrix, (names[0], names[1]), titles, (low, 1.0))
+    dash = f" A dash is an undefined value: {found.layers.reason}." if found.layers.reason else ""
+    return Panel(
+        "alignment-layers",
+        "Alignment of each layer of A with each of B.",
+        drawn,
+        f"1 is the same geometry, 0 none in common.{dash}",
+    )

@@ -1,0 +1,190 @@
+"""The layers of a network on its page, one at a time: units, what they are used for, and at which classes they are on.
+
+Axes: C classes, K units. Convolutions are listed by channel, tokens by feature.
+"""
+
+from __future__ import annotations
+
+from html import escape
+
+import numpy as np
+import pandas as pd
+
+from metriscope import vq
+from metriscope.reading.inspection import Inspection, Subject, class_activity, class_distances
+from metriscope.report.document import Block, Details, Panel, Table
+from metriscope.report.network_figures import heat_map
+from metriscope.report.numbers import number, plural
+from metriscope.report.point_views import PointViews
+
+__all__ = ["CLASSES", "layer_blocks", "listed_units", "shown_layers", "units_table"]
+
+# Layers that are shown one by one, units of a layer that are listed, units and classes of a heat map.
+LAYERS, UNITS, COLUMNS, CLASSES = 16, 16, 48, 40
+# Rows of the table of odd units.
+ODD = 200
+# Nats on the class from which on it is worth telling where a layer's information lies.
+TELLING = 0.01
+
+
+def shown_layers(subject: Subject) -> list[int]:
+    """Return the numbers of the layers that are shown one by one, evenly chosen if there are many."""
+    count = len(subject.patterns.layers)
+    return np.unique(np.linspace(0, count - 1, min(LAYERS, count)).round().astype(int)).tolist()
+
+
+def layer_blocks(found: Inspection, views: PointViews) -> tuple[Block, ...]:
+    """Return how the units of each layer are used, then one layer at a time."""
+    subject = found.subject
+    shown = shown_layers(subject)
+    options = [f'<option value="{at}">{escape(subject.names[at].plain)}</option>' for at in shown]
+    choose = (
+        '<label class="choose" hidden>Layer <select data-chooses="layers">' + "".join(options) + "</select></label>"
+    )
+    parts = "".join(_layer_part(found, views, at) for at in shown)
+    caption = f"{len(shown)} of {len(subject.names)} layers, evenly chosen." if len(shown) < len(subject.names) else ""
+    panel = Panel("layers", "One layer at a time.", choose + parts, caption)
+    table = found.units.assign(layer=[subject.names[at].plain for at in found.units["at"]])
+    odd = table[(table["status"] != "active") | table["duplicate_of"].notna() | table["mirrored_with"].notna()]
+    kept = ["layer", "unit", "active", "status", "duplicate_of", "mirrored_with", "saturated"]
+    blocks: list[Block] = [units_table(subject), panel]
+    if len(odd):
+        rows = odd[kept].head(ODD).reset_index(drop=True)
+        note = f"The first {ODD} of {len(odd):,}." if len(odd) > ODD else ""
+        verb = "is" if len(odd) == 1 else "are"
+        summary = f"{plural(len(odd), 'unit')} that {verb} dead, rare, always on, saturated or a partner of another"
+        blocks.append(Details(summary, (Table("odd-units", "Units that stand out", rows, note),)))
+    return tuple(blocks)
+
+
+def units_table(subject: Subject, suffix: str = "") -> Table:
+    """Return how the units of each layer are used; channels count once."""
+    table = vq.utilization(subject.patterns, by="channel").summary().rename(columns={"opposites": "mirrored"})
+    names = {layer.name: name.plain for layer, name in zip(subject.patterns.layers, subject.names, strict=True)}
+    table["layer"] = table["layer"].map(names)
+    note = "By signs alone; a channel counts once, over all its positions. Max pools have no units of their own."
+    return Table(f"units{suffix}", f"{subject.name}: units by layer", table, note)
+
+
+def listed_units(found: Inspection, at: int) -> pd.DataFrame:
+    """Return the units of a layer that are listed: those with partners, then those that matter most."""
+    own, reading = found.units[found.units["at"] == at], found.readings.get(at)
+    partner = (own["duplicate_of"].notna() | own["mirrored_with"].notna()).to_numpy()
+    weight = -np.abs(own["active"].to_numpy() - 0.5)
+    if reading is not None and len(reading.units) == len(own):
+        for column in ("information", "ablation_effect"):
+            measured = reading.units[column].to_numpy(float)
+            if np.isfinite(measured).all() and measured.any():
+                weight = measured
+    idle = own["status"].isin(["dead"]).to_numpy()
+    return own.iloc[np.lexsort((-weight, idle, ~partner))[:UNITS]]
+
+
+def _layer_part(found: Inspection, views: PointViews, at: int) -> str:
+    subject, layer, name = found.subject, found.subject.patterns.layers[at], found.subject.names[at]
+    noun, own = subject.nouns()[at], found.units[found.units["at"] == at]
+    lines = [f"<h3>{escape(name.plain)}</h3><p>{escape(_about(found, at))}</p>"]
+    idle = bool(own["status"].isin(["dead", "always on", "saturated"]).all())
+    if len(own) and idle:
+        lines.append(f"<p>No {noun} changes sign between any two points: there is nothing to list.</p>")
+    elif len(own):
+        listed = listed_units(found, at)
+        more = (
+            f" ({len(listed)} of {len(own):,}: those with partners, then those that matter most)"
+            if len(listed) < len(own)
+            else ""
+        )
+        lines.append(f"<h4>{noun.capitalize()}s{more}</h4>{_unit_rows(listed, views, noun)}")
+    if subject.labels is not None and len(own) and not idle:
+        lines.append(_class_heat(found, at, noun))
+    if found.labels is not None and len(np.unique(found.labels)) > 1:
+        classes, means = class_distances(found.layer_kernel(layer), found.labels)
+        if len(classes) <= 14 and np.nanmax(means, initial=0) > 0:
+            names = [str(one) for one in classes]
+            titles = ("class", "class", "mean distance in this layer, in signs")
+            lines.append(
+                f"<h4>Distances between classes</h4>{heat_map(f'classes-{at}', means, (names, names), titles)}"
+            )
+    return f'<div class="layer-part" data-part="layers" data-key="{at}">{"".join(lines)}</div>'
+
+
+def _about(found: Inspection, at: int) -> str:
+    subject, layer, name = found.subject, found.subject.patterns.layers[at], found.subject.names[at]
+    own = found.units[found.units["at"] == at]
+    shape = " × ".join(map(str, layer.shape))
+    text = f"{plural(layer.width, 'sign')} per point ({shape}), read before {name.activation}. "
+    if not len(own):
+        return f"{text}A max pool: which element of each window is the largest; it has no units of its own."
+    noun = subject.nouns()[at]
+    idle, always = int((own["status"] == "dead").sum()), int((own["status"] == "always on").sum())
+    text += f"Of {plural(len(own), noun)}, {idle} never on, {always} always on. "
+    reading = found.readings.get(at)
+    if reading is None:
+        return f"{text}Not read as distances: {found.unread.get(at, '')}."
+    if np.isfinite(reading.sphericity) and reading.metric is not None:
+        values = reading.metric.eigenvalues
+        effective = values.sum() ** 2 / (values**2).sum()
+        text += (
+            f"Its inputs vary in {plural(len(values), 'direction')}; it measures them as unequally as if there were "
+        )
+        text += f"{number(float(effective), 2)} of equal weight. "
+    if np.isfinite(reading.near_information) and reading.information > TELLING and idle < len(own):
+        share = number(100 * reading.near_information, 2)
+        text += (
+            f"{share} % of what its {noun}s tell about the class is in the half of the rows nearest to their zero sets."
+        )
+    return text
+
+
+def _unit_rows(listed: pd.DataFrame, views: PointViews, noun: str) -> str:
+    read = listed["prototype"].notna().any()
+    heads = [noun, "on at", "status", "partner"]
+    judged = bool(listed["kind"].isin(["distance", "intensity"]).any())
+    heads += ["used as", "for class"] if judged else []
+    heads += ["nearest to its zero set", "strongest at"] if read else []
+    lines = []
+    for row in listed.to_dict("records"):
+        partner = [
+            f"{word} {int(row[column])}"
+            for column, word in (("duplicate_of", "duplicates"), ("mirrored_with", "mirrors"))
+            if pd.notna(row[column])
+        ]
+        active = f'<span class="bar" style="--v:{row["active"]:.3f}"></span>{number(100 * row["active"], 2)} %'
+        cells = [str(row["unit"]), active, row["status"], ", ".join(partner)]
+        if judged:
+            serves = "" if pd.isna(row["serves"]) else escape(str(row["serves"]))
+            cells += ["" if row["kind"] == "neither" else str(row["kind"]), serves]
+        if read:
+            idle = row["status"] == "dead"
+            chips = [
+                f'<span class="chips">{"".join(views.chip(int(p)) for p in row[column])}</span>'
+                if isinstance(row[column], tuple) and not idle
+                else ""
+                for column in ("prototype", "strongest")
+            ]
+            cells += chips
+        lines.append(f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>")
+    head = "".join(f'<th scope="col">{one}</th>' for one in heads)
+    table = f'<table class="units"><thead><tr>{head}</tr></thead><tbody>{"".join(lines)}</tbody></table>'
+    return f'<div class="scroll" tabindex="0" role="region" aria-label="{noun}s">{table}</div>'
+
+
+def _class_heat(found: Inspection, at: int, noun: str) -> str:
+    """Return how often each unit is on, class by class, the units that differ most between classes first."""
+    subject = found.subject
+    assert subject.labels is not None
+    labels = subject.labels[found.rows]
+    shares = class_activity(subject.patterns[found.rows], subject.patterns.layers[at], labels)
+    names = [str(one) for one in np.unique(labels)]
+    units = np.sort(np.argsort(-shares.std(0), kind="stable")[:COLUMNS])
+    chosen = (
+        f", the {len(units)} of {shares.shape[1]:,} that differ most between classes"
+        if len(units) < shares.shape[1]
+        else ""
+    )
+    rows = slice(0, CLASSES)
+    titles = ("class", noun, "share of points at which it is on")
+    drawn = heat_map(
+        f"activity-{at}", shares[rows][:, units], (names[rows], [str(u) for u in units]), titles, (0.0, 1.0)
+    )
+    return f"<h4>On at which classes{chosen}</h4>{drawn}"

@@ -1,1 +1,0 @@
-"""Why a trial failed: a second optimizer continues from where Adam stopped, and the curvature is computed."""

@@ -1,1 +1,0 @@
-"""Which axes trained weights recover, compared with what chance recovers."""

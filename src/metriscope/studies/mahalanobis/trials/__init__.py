@@ -1,1 +1,0 @@
-"""What is measured on every trained network: losses, hyperplanes, whitening, and the rank of its metric."""

@@ -1,1 +1,0 @@
-"""What the networks reach: test accuracy over seeds, learning curves, tests between networks, and contradictions."""

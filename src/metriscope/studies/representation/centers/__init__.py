@@ -1,1 +1,0 @@
-"""Where output hyperplanes lie between the best and the worst center of their own class."""

@@ -1,1 +1,0 @@
-"""What the distance layer OffsetL2 has learned: prototypes and weights."""

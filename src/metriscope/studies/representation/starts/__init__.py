@@ -1,1 +1,0 @@
-"""Starts of networks: the published random numbers, and whether they are those of the published runs."""

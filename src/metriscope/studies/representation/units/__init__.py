@@ -1,1 +1,0 @@
-"""Hidden and output units: which are inactive, where their hyperplanes meet the classes, and how they are perturbed."""

@@ -1,1 +1,0 @@
-"""Does the kernel of a network predict its final accuracy before or early in training? Sixty architectures, C30."""
