@@ -273,13 +273,13 @@ def million_lines() -> Iterator[str]:
 
 
 def main() -> None:
+    print(processor())
     if "--narrow" in sys.argv:
         for name in AVX512:
             nk.disable_capability(name)
         for line in kernel_lines():
             print(line, flush=True)
         return
-    print(processor())
     print(f"{torch.get_num_threads()} threads; best of several rounds, interleaved")
     for lines in (
         capture_lines,
