@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shutil
 from collections.abc import Mapping
@@ -36,7 +37,8 @@ def scrape(_: tuple[Any, ...], block_vars: Mapping[str, Any], conf: Mapping[str,
         target = Path(next(block_vars["image_path_iterator"])).with_suffix(path.suffix)
         shutil.move(path, target)
         shown.append(str(target))
-    return figure_rst(shown, conf["src_dir"])
+    purpose = ast.get_docstring(ast.parse(Path(block_vars["src_file"]).read_text(encoding="utf-8"))) or ""
+    return figure_rst(shown, conf["src_dir"], purpose.partition("\n")[0])
 
 
 def heading(stem: str) -> str:
