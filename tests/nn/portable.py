@@ -37,5 +37,8 @@ def gradients_of_half(rank: int, folder: str, names: list[str]) -> None:
             if rank == 0:
                 found = {key: p.grad for key, p in own.module.named_parameters() if p.grad is not None}
                 save_file(found, f"{folder}/{name}.safetensors")
+            # What holds on to the group must be gone before the group is.
+            del own
+        torch.distributed.barrier()
     finally:
         torch.distributed.destroy_process_group()

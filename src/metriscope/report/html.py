@@ -124,13 +124,17 @@ def kind(block: Block) -> str:
 
 
 def drawing(svg: str) -> Markup:
-    """Return a figure whose lines, texts and colors follow the page's light or dark theme."""
+    """Return a figure for the inside of a page."""
+    return themed(svg.replace(_XMLNS, "", 1))
+
+
+def themed(html: str) -> Markup:
+    """Return our own HTML with lines, texts and colors of figures that follow the page's light or dark theme."""
     from markupsafe import Markup
 
-    text = svg.replace(_XMLNS, "", 1)
     for name, color in _THEMED.items():
-        text = text.replace(color, f"var(--figure-{name}, {color})")
-    return Markup(text)
+        html = html.replace(color, f"var(--figure-{name}, {color})")
+    return Markup(html)
 
 
 @cache
@@ -145,6 +149,6 @@ def environment() -> Environment:
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, loader=DictLoader(texts)
     )
     made.filters |= {f.__name__: f for f in (inline, paragraphs, cell, grid, kind, drawing)}
-    made.filters |= {"ours": Markup, "as_json": lambda data: Markup(safe_json(data))}
+    made.filters |= {"themed": themed, "as_json": lambda data: Markup(safe_json(data))}
     made.globals["css"] = Markup((folder / "page.css").read_text("utf-8"))
     return made
