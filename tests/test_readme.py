@@ -80,6 +80,14 @@ def test_the_verdicts_of_the_readme_are_those_of_the_page_of_claims():
     assert shown == {name: known[name] for name in shown}
 
 
+def test_the_readme_counts_the_architectures_as_their_page_does():
+    zoo = (ROOT / "docs" / "zoo.md").read_text(encoding="utf-8")
+    every, same, refused = re.search(r"(\d+) architectures: (\d+) bit-identical, (\d+) refused, 0 wrong", zoo).groups()
+    assert f"[{every} architectures of timm and transformers](docs/zoo.md) were tried: {same} captured" in README
+    assert refused == "1"
+    assert "one refused" in README
+
+
 @pytest.mark.parametrize("page", PROGRAMS, ids=lambda page: page.stem)
 def test_the_code_of_a_page_prints_what_the_page_says(tmp_path, page):
     program, printed = code_and_output(page.read_text(encoding="utf-8"))
