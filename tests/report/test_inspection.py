@@ -60,7 +60,8 @@ def test_every_network_has_a_page_with_findings_layers_and_units(case, names, la
     page = inspect_page(subject(CASES[case], labels, names), {})
     assert page.sections[0].title == "Findings"
     assert {"layers", "units"} <= {table.name for table in page.tables}
-    assert not re.search(r"\bnan\b", without_scripts(render(page)), re.IGNORECASE)
+    text = render(page)
+    assert not re.search(r"\bnan\b", without_scripts(text), re.IGNORECASE)
     assert '<span class="tag">' in text
 
 
