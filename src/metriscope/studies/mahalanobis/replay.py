@@ -82,7 +82,7 @@ def early_ranks(history: pd.DataFrame, epochs: int, shares: tuple[float, ...]) -
 
     >>> loss = [4.0, 3.0, 1.0, 2.0]
     >>> table = pd.DataFrame({"activation": "abs", "trial": [0, 1, 0, 1], "epoch": [5, 5, 9, 9], "loss": loss})
-    >>> early_ranks(table, 10, (0.6,))[["correlation", "leader", "best"]].to_numpy().tolist()
+    >>> early_ranks(table, 10, (0.6,))[["correlation", "leader", "best"]].round(6).to_numpy().tolist()
     [[-1.0, 1.0, 0.0]]
     """
     from scipy.stats import spearmanr
