@@ -119,7 +119,7 @@ class HowRead:
     """How networks are read."""
 
     layers: Annotated[tuple[str, ...], arg(help_behavior_hint="(default: all)")] = ()
-    """Names or glob patterns of the activations to capture."""
+    """Names or glob patterns of the layers to capture: of activations, or of the layers that feed them."""
     conv: Literal["positions", "channels"] = "positions"
     """Take every position of a convolution as a unit, or pool them into one sign per channel."""
     tokens: Annotated[
@@ -195,9 +195,8 @@ def _reading(how: HowRead, points: Any) -> Any:
 
 
 def _announce(line: str) -> None:
-    """Tell what is being done, to whoever watches a terminal."""
-    if sys.stderr.isatty():
-        print(f"{line} ...", file=sys.stderr, flush=True)
+    """Tell what is being done, on standard error: logs show it as terminals do."""
+    print(f"{line} ...", file=sys.stderr, flush=True)
 
 
 def compare(

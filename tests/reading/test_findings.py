@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 from metriscope.reading.findings import Finding, _folded, findings
-from metriscope.reading.inspection import Subject, class_activity, class_distances, inspected
+from metriscope.reading.inspection import Subject, class_activity, class_distances, inspected, partner_notes
 from metriscope.reading.points import UserPoints
 from metriscope.vq import capture
 
@@ -72,7 +72,7 @@ def test_planted_dead_duplicate_and_mirrored_units_are_told_and_no_others(make, 
     found = unusual(told(net, points(*shape)))
     how = "the same zero set within 0.05 deviations"
     assert set(found) == {
-        f"1 of {count} {noun}s of {name} is dead on all {POINTS} points.",
+        f"1 of {count} {noun}s of {name} is dead on all {POINTS} points ({noun} 2).",
         f"{noun.capitalize()}s 1 and 4 of {name} are duplicates of each other: {how}, on the same side.",
         f"{noun.capitalize()}s 3 and 5 of {name} are mirrored: {how}, on opposite sides.",
     }
@@ -109,8 +109,8 @@ def test_saturated_units_are_told_and_always_on_ones_if_they_are_many():
         net[0].weight.mul_(0.01)
         net[0].bias.copy_(torch.tensor([10.0, 10, 3, 3, 3, 0, 0, 0]))
     found = unusual(told(net, points(10)))
-    assert f"2 of 8 units of `0` (Linear) are saturated on all {POINTS} points." in found
-    assert f"3 of 8 units of `0` (Linear) are always on: linear on all {POINTS} points." in found
+    assert f"2 of 8 units of `0` (Linear) are saturated on all {POINTS} points (units 0, 1)." in found
+    assert f"3 of 8 units of `0` (Linear) are always on: linear on all {POINTS} points (units 2, 3, 4)." in found
 
 
 def test_an_activation_that_was_not_captured_is_told_first():
@@ -189,3 +189,34 @@ def test_class_distances_and_activity_are_means_over_pairs_and_points():
     with torch.no_grad():
         on = (net[:2](torch.from_numpy(x)) >= 0).double()
     np.testing.assert_allclose(shares[3], on[torch.from_numpy(labels == 3)].mean((0, 2, 3)).numpy())
+
+
+def test_the_numbers_of_dead_units_are_listed_up_to_six_and_the_rest_counted():
+    net = seeded(lambda: nn.Sequential(nn.Linear(10, 40), nn.ReLU(), nn.Linear(40, 2)))
+    with torch.no_grad():
+        net[0].weight[5:15] = 0
+        net[0].bias[5:15] = -1
+    (text,) = (one for one in unusual(told(net, points(10))) if "dead" in one)
+    assert text.endswith("(units 5, 6, 7, 8, 9, 10, and 4 more).")
+
+
+def test_all_units_dead_need_no_list_of_numbers():
+    net = seeded(lambda: nn.Sequential(nn.Linear(10, 3), nn.ReLU(), nn.Linear(3, 2)))
+    with torch.no_grad():
+        net[0].weight.zero_()
+        net[0].bias.fill_(-1)
+    assert f"All 3 units of `0` (Linear) are dead on all {POINTS} points." in unusual(told(net, points(10)))
+
+
+def test_both_units_of_a_pair_name_each_other():
+    net = seeded(dense).eval()
+    plant(net[0].weight, net[0].bias)
+    subject = Subject("net", capture(net, points(10)), None, net, UserPoints(points(10)))
+    units = inspected(subject).units
+    notes = partner_notes(units[units["at"] == 0])
+    assert {at: note for at, note in enumerate(notes) if note} == {
+        1: "duplicate of 4",
+        4: "duplicate of 1",
+        3: "mirrors 5",
+        5: "mirrors 3",
+    }

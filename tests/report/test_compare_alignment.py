@@ -6,11 +6,14 @@ import re
 
 import numpy as np
 import pytest
+import torch
 
+from metriscope.reading.points import UserPoints
 from metriscope.report import render
 from metriscope.report.document import Panel, Prose
 from metriscope.report.network_comparison import compare_page
 from metriscope.report.network_pages import Subject
+from metriscope.vq import capture
 from vq.measures.cases import clouds
 from vq.units.cases import patterns
 
@@ -120,3 +123,32 @@ def test_places_have_the_distances_as_their_squared_lengths(count, axes):
     found = centered_places(squared)
     np.testing.assert_allclose(((found.places[:, None] - found.places) ** 2).sum(2), squared, atol=1e-10)
     assert found.shares.sum() == pytest.approx(1)
+
+
+def linear_readers(*flips):
+    """Return two networks that answer by the sign of the first feature, the second one wrongly at some points."""
+    x = np.random.default_rng(0).normal(size=(40, 2)).astype(np.float32)
+    x[:, 1] = np.where(np.isin(np.arange(40), flips), -1, 1)
+    labels = (x[:, 0] > 0).astype(int)
+
+    class Net(torch.nn.Module):
+        def __init__(self, flipped):
+            super().__init__()
+            self.act, self.flipped = torch.nn.ReLU(), flipped
+
+        def forward(self, x):
+            score = x[:, 0] * (x[:, 1] if self.flipped else 1)
+            return self.act(torch.stack([-score, score], 1))
+
+    nets = [Net(flipped) for flipped in (False, True)]
+    return [Subject(name, capture(net, x), labels, net, UserPoints(x)) for name, net in zip("AB", nets, strict=True)]
+
+
+def test_the_page_counts_where_answers_differ_and_who_is_right():
+    text = words(blocks(compare_page(*linear_readers(3, 7, 20), {}), "Alignment"))
+    assert "They give different answers at 3 of 40 points (7.5 %); A is right at 3 of these and B at 0." in text
+    assert "Of all points, A is right at 40 and B at 37." in text
+
+
+def test_patterns_without_networks_have_no_answers_to_compare():
+    assert "answers" not in words(blocks(page_of(NETWORK, OTHER), "Alignment"))

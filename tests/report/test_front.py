@@ -60,8 +60,8 @@ def test_findings_tell_the_strongest_decided_claim_of_each_study_and_identities_
 def pages():
     claims = (claim(1), claim(2, "contradicted", "protocol"))
     other = replace(claim(3, "undecided", "not run", "other", ()), reason="Not run here.")
-    section = Section("All", (Prose("x"), Ledger(claims)), anchor="one-all")
     figure = Figure("curve", "A curve", '<svg viewBox="0 0 720 200" fill="#20242a"></svg>')
+    section = Section("All", (Prose("x"), figure, Ledger(claims)), anchor="one-all")
     study = FrontStudy("one", "First", "Is it so?", (figure,), claims, "metriscope reproduce one", (section,))
     problem = ShownProblem("A problem", "Oursland 2025", "says <b>", "found")
     front = Front("Title", "Trust.", (study,), (problem,), {"seed": 1}, (*claims, other))
@@ -91,3 +91,11 @@ def test_every_claim_is_a_cell_and_links_lead_to_cards_sections_and_sources(page
 
 def test_figures_follow_the_theme_and_fall_back_to_their_own_colors(pages):
     assert 'fill="var(--figure-ink, #20242a)"' in pages[0]
+
+
+def test_a_claim_is_one_line_that_opens_and_a_figure_is_small_with_its_caption_kept(pages):
+    folds = re.findall(r'<details class="claim-fold [a-z]+" id="claim-(C\d\d)">\n<summary>(.*)</summary>', pages[0])
+    assert [name for name, _ in folds] == ["C01", "C02"]
+    assert all(word in folds[1][1] for word in ("contradicted · protocol", "Claim 2"))
+    assert "<details open" not in pages[0]
+    assert f'class="enlarge" href="{APPENDIX}#figure-curve"' in pages[0]

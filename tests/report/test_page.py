@@ -4,7 +4,7 @@ from html.parser import HTMLParser
 import pytest
 
 from metriscope.report import Page, Prose, Section, render
-from metriscope.report.html import rows
+from metriscope.report.html import fingerprint, rows
 
 VOID = {"meta", "link", "br", "hr", "img", "input", "col"}
 
@@ -66,10 +66,13 @@ def test_links_within_the_page_lead_somewhere(outline):
     assert within <= set(outline.ids)
 
 
-def test_the_page_needs_no_network_and_runs_no_script(document, outline):
+def test_the_page_needs_no_network_and_runs_only_scripts_that_its_policy_names(document, outline):
     assert not re.search(r"https?://|//[a-z]", document)
     assert not re.search(r"@import|url\((?!#)", document)
-    assert not {"script", "iframe", "object", "embed", "form", "base"} & set(outline.tags)
+    assert not {"iframe", "object", "embed", "form", "base"} & set(outline.tags)
+    scripts = re.findall(r"<script>(.*?)</script>", document, re.DOTALL)
+    assert len(scripts) == 1
+    assert f"script-src '{fingerprint(scripts[0])}';" in document
     others = {link for link in outline.links if not link.startswith("#")}
     assert others == {"data:,", *(f"tables/{n}.{e}" for n in ("errors", "units") for e in ("csv", "parquet"))}
 

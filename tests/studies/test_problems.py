@@ -20,7 +20,7 @@ def test_the_page_is_what_the_program_writes(page):
 
 def test_every_problem_names_its_source_and_has_evidence_with_a_number(page):
     parts = page.split("\n## ")[1:]
-    assert len(parts) == len(problems.PROBLEMS) == 10
+    assert len(parts) == len(problems.PROBLEMS) == 11
     for part in parts:
         evidence = part.split("\n\n")[2]
         assert any(character.isdigit() for character in evidence)

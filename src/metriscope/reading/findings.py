@@ -163,6 +163,18 @@ class _Layer:
         whole = "The only" if total == 1 else f"All {total:,}" if found == total else f"{found:,} of {total:,}"
         return found, f"{whole} {nouns} of {self.name} {'is' if found == 1 else 'are'}"
 
+    def numbers(self, chosen: pd.Series) -> str:
+        """Return the numbers of the chosen units in brackets, the first few of many; nothing if all are chosen."""
+        units = self.units.loc[chosen, "unit"].tolist()
+        if len(units) == len(chosen):
+            return ""
+        if len(units) == 1:
+            return f" ({self.noun} {units[0]})"
+        # One more than named is named as well: "and 1 more" would take as much room.
+        named = units if len(units) <= _NAMED + 1 else units[:_NAMED]
+        more = f", and {len(units) - len(named):,} more" if len(named) < len(units) else ""
+        return f" ({self.noun}s {', '.join(map(str, named))}{more})"
+
     def unused(self) -> Iterator[Finding]:
         """Yield units that are dead, saturated, always on or rarely on."""
         if self.pooled and (self.units["by"] != "values").all():
@@ -183,8 +195,8 @@ class _Layer:
             found, opening = self.count(status == word)
             if found and found >= least * len(self.units) and not skipped:
                 short = f"{self.name} {found:,} of {len(self.units):,}"
-                kind = f"{word} {self.noun}s"
-                yield Finding(level, f"{opening} {text}.", found / len(self.units), kind, short)  # type: ignore[arg-type]
+                sentence = f"{opening} {text}{self.numbers(status == word)}."
+                yield Finding(level, sentence, found / len(self.units), f"{word} {self.noun}s", short)  # type: ignore[arg-type]
 
     def _unused_tokens(self) -> Iterator[Finding]:
         found, opening = self.count(self.units["status"] == "dead")

@@ -38,6 +38,7 @@ __all__ = [
     "class_activity",
     "class_distances",
     "inspected",
+    "partner_notes",
 ]
 
 SHOWN = 1_000  # points drawn or compared pair by pair; beyond it a picture shows no more
@@ -329,6 +330,25 @@ def _unit_table(subject: Subject, readings: dict[int, LayerReading]) -> pd.DataF
             for column in ("active", "status"):
                 table.loc[own, column] = reading.units[column].to_numpy()
     return table
+
+
+def partner_notes(units: pd.DataFrame) -> list[str]:
+    """Return the partners of each unit in words, on both sides: a unit's earlier duplicate, and its later ones.
+
+    >>> table = pd.DataFrame({"at": 0, "unit": [0, 1, 2], "duplicate_of": [pd.NA, 0, pd.NA], "mirrored_with": pd.NA})
+    >>> partner_notes(table)
+    ['duplicate of 1', 'duplicate of 0', '']
+    """
+    notes: dict[tuple[int, int], dict[str, set[int]]] = {}
+    for word, column in (("duplicate of", "duplicate_of"), ("mirrors", "mirrored_with")):
+        paired = units[units[column].notna()]
+        for at, unit, other in zip(paired["at"], paired["unit"], paired[column].astype(int), strict=True):
+            notes.setdefault((at, unit), {}).setdefault(word, set()).add(other)
+            notes.setdefault((at, other), {}).setdefault(word, set()).add(unit)
+    return [
+        "; ".join(f"{word} {', '.join(map(str, sorted(own)))}" for word, own in notes.get(key, {}).items())
+        for key in zip(units["at"], units["unit"], strict=True)
+    ]
 
 
 # Points at which a unit must be on, and off, for its signs to be compared with another's.

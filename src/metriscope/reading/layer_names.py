@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from metriscope.vq import Patterns, capture
 from metriscope.vq.capture.batches import Reader, split
 from metriscope.vq.capture.patterns import Layer
 
-__all__ = ["LayerName", "layer_names", "plain_names"]
+__all__ = ["LayerName", "activations_of", "layer_names", "plain_names"]
 
 _LINEAR = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
 _TRACED = 8
@@ -91,6 +92,28 @@ def layer_names(model: nn.Module, batch: Any, patterns: Patterns) -> tuple[Layer
         replace(name, path=f"{name.path} → {layer.name}") if often[name.path] > 1 and name.path != layer.name else name
         for name, layer in zip(names, patterns.layers, strict=True)
     )
+
+
+def activations_of(model: nn.Module, batch: Any, wanted: Sequence[str]) -> list[str]:
+    """Return the activations that names or glob patterns stand for: their own, or those of the layers before them.
+
+    A name that fits nothing is returned unchanged, for :func:`capture` to refuse.
+
+    >>> net = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2), nn.Tanh())
+    >>> activations_of(net, torch.ones(2, 2), ["2", "1", "9"])
+    ['3', '1', '9']
+    """
+    found = capture(model, next(split(batch, _TRACED)))
+    paths = [
+        (layer.name, name.path) for layer, name in zip(found.layers, layer_names(model, batch, found), strict=True)
+    ]
+    fitting = [[own for own, path in paths if _fits(own, one) or _fits(path, one)] or [one] for one in wanted]
+    return list(dict.fromkeys(name for names in fitting for name in names))
+
+
+def _fits(name: str, pattern: str) -> bool:
+    # Equality first: names may contain the brackets of a glob pattern.
+    return name == pattern or fnmatchcase(name, pattern)
 
 
 def _name(layer: Layer, call: _Call | None) -> LayerName:

@@ -254,6 +254,7 @@ class _Batches:
 
 
 def _captured(target: str, model: nn.Module, points: UserPoints, how: Reading) -> Patterns:
+    from metriscope.reading.layer_names import activations_of
     from metriscope.vq import capture
 
     if how.device is not None:
@@ -265,7 +266,9 @@ def _captured(target: str, model: nn.Module, points: UserPoints, how: Reading) -
         raise ValueError(f"--batch-size must be at least 1, got {how.batch_size}")
     batches = _Batches(points, how.batch_size, f"running {target}")
     with _users_code(f"the forward pass of {target}", model):
-        return capture(model, batches, layers=list(how.layers) or None, conv=how.conv, tokens=how.tokens)
+        first = next(points.batches(how.batch_size))
+        layers = activations_of(model, first, how.layers) if how.layers else None
+        return capture(model, batches, layers=layers, conv=how.conv, tokens=how.tokens)
 
 
 def _saved_patterns(path: Path, data: UserPoints | None) -> Patterns:

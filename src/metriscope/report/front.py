@@ -8,14 +8,13 @@ region in which it had to lie.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from metriscope.report.document import STRENGTHS, Claim, Companion, Figure, Requirement, Section
+from metriscope.report.document import STRENGTHS, Claim, Companion, Figure, Panel, Requirement, Section
 from metriscope.report.html import environment, fingerprint, rows, verdict_counts
 
 if TYPE_CHECKING:
@@ -39,7 +38,6 @@ _SOURCES = {
     "Oursland 2025": "https://arxiv.org/abs/2502.02103",
 }
 WIDTH = 180.0  # of a strip, in pixels
-_NARROW = 420.0  # the widest drawing that half a page can hold, in points
 _MARGIN = 0.08  # of a strip's width, left free on both sides
 
 
@@ -55,7 +53,7 @@ class ShownProblem:
 
 @dataclass(frozen=True)
 class FrontStudy:
-    """One study on the first page: its question, at most two figures, its claims, and where the rest is."""
+    """One study on the first page: its question, small figures, panels to try, its claims, and where the rest is."""
 
     name: str
     title: str
@@ -65,6 +63,7 @@ class FrontStudy:
     command: str
     contents: tuple[Section, ...] = ()
     companions: tuple[Companion, ...] = ()
+    panels: tuple[Panel, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -170,16 +169,6 @@ def told(requirements: Sequence[Requirement]) -> str:
     return f"{', '.join(words)}." if words else ""
 
 
-def wide(svg: str) -> bool:
-    """Return whether a figure needs the width of the page to be read.
-
-    >>> wide('<svg viewBox="0 0 360 200">'), wide('<svg viewBox="0 0 720 200">')
-    (False, True)
-    """
-    found = re.search(r'viewBox="\S+ \S+ (\S+) ', svg)
-    return found is not None and float(found[1]) > _NARROW
-
-
 def render_front(front: Front, tables: str = "tables") -> str:
     """Return the first page as an HTML document; the same page gives the same bytes."""
     known: dict[str, object] = {
@@ -196,7 +185,7 @@ def render_front(front: Front, tables: str = "tables") -> str:
 @cache
 def _template() -> Template:
     made = environment()
-    made.filters |= {f.__name__: f for f in (deciding, source_link, strip, told, wide)}
+    made.filters |= {f.__name__: f for f in (deciding, source_link, strip, told)}
     script = _text("front.js")
     made.globals |= {"width": WIDTH, "front_css": _text("front.css")}
     made.globals |= {"front_script": script, "front_policy": fingerprint(script)}

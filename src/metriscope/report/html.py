@@ -15,7 +15,7 @@ from hashlib import sha256
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from metriscope.report.document import STRENGTHS, VERDICTS, Block, Claim, Page, Verdict
+from metriscope.report.document import STRENGTHS, VERDICTS, Block, Claim, Page, Table, Verdict
 from metriscope.report.style import CYCLE, FAINT, GRID, INK, MUTED
 from metriscope.report.tables import cell, grid
 
@@ -68,8 +68,10 @@ def render(page: Page, tables: str = "tables") -> str:
     """
     from markupsafe import Markup
 
+    scripts = [text for text in (page.script, _table_script() if page.tables else "") if text]
     known = {"page": page, "tables": tables, "counts": verdict_counts(page.ledger or page.claims)}
-    known |= {"script": Markup(page.script), "style": Markup(page.style), "policy": fingerprint(page.script)}
+    known |= {"scripts": [Markup(text) for text in scripts], "style": Markup(page.style)}
+    known["policies"] = Markup(" ".join(f"'{fingerprint(text)}'" for text in scripts))
     text = environment().get_template("page.html.j2").render(**known, provenance=list(rows(page.provenance)))
     # The macros in front leave empty lines, and a document must open with its type.
     return text.lstrip()
@@ -137,6 +139,16 @@ def themed(html: str) -> Markup:
     return Markup(html)
 
 
+def csv_text(table: Table) -> str:
+    """Return the numbers of a table in full, as the page hands them out even where its files were left behind."""
+    return table.frame.to_csv(index=False, lineterminator="\n")
+
+
+@cache
+def _table_script() -> str:
+    return (files("metriscope.report") / "tables.js").read_text("utf-8")
+
+
 @cache
 def environment() -> Environment:
     """Return the templates and what they may call."""
@@ -148,7 +160,7 @@ def environment() -> Environment:
     made = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, loader=DictLoader(texts)
     )
-    made.filters |= {f.__name__: f for f in (inline, paragraphs, cell, grid, kind, drawing)}
+    made.filters |= {f.__name__: f for f in (inline, paragraphs, cell, grid, kind, drawing, csv_text)}
     made.filters |= {"themed": themed, "as_json": lambda data: Markup(safe_json(data))}
     made.globals["css"] = Markup((folder / "page.css").read_text("utf-8"))
     return made

@@ -43,7 +43,7 @@ def compare_page(
     others = PointViews(two, [], answers(two)[0])
     announce("drawing the page")
     sections = (
-        Section("Alignment", _alignment(found, one, two)),
+        Section("Alignment", (*_alignment(found, one, two), *_answers(views, others))),
         Section("Maps side by side", _maps(found, (one, two), views, others)),
         Section("Where they disagree", _disagreements(found, views, others)),
         Section("Layer by layer", (_layers(found, one, two),)),
@@ -77,6 +77,22 @@ def _alignment(found: Comparison, one: Subject, two: Subject) -> tuple[Block, ..
         f"{PERMUTATIONS} shuffles of the points. Near 0 judge by the band, not by the interval."
     )
     return Panel("gauge", "", drawn), Prose(note)
+
+
+def _answers(views: PointViews, others: PointViews) -> tuple[Block, ...]:
+    """Return at how many points the networks answer differently, and how often each is right."""
+    a, b = views.answers, others.answers
+    if a is None or b is None:
+        return ()
+    differ = a.predicted != b.predicted
+    share = f"{differ.mean():.1%}".replace("%", " %")
+    text = f"They give different answers at {int(differ.sum()):,} of {plural(len(differ), 'point')} ({share})"
+    if a.right is None or b.right is None:
+        return (Prose(f"{text}."),)
+    only = [int((differ & own).sum()) for own in (a.right, b.right)]
+    right = [int(own.sum()) for own in (a.right, b.right)]
+    text += f"; A is right at {only[0]:,} of these and B at {only[1]:,}. Of all points, A is right at {right[0]:,} "
+    return (Prose(f"{text}and B at {right[1]:,}."),)
 
 
 def _interval_text(found: vq.Alignment) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 
 from metriscope import vq
-from metriscope.reading.inspection import Inspection, Subject, class_activity, class_distances
+from metriscope.reading.inspection import Inspection, Subject, class_activity, class_distances, partner_notes
 from metriscope.report.document import Block, Details, Panel, Table
 from metriscope.report.network_figures import heat_map
 from metriscope.report.numbers import number, plural
@@ -45,8 +45,9 @@ def layer_blocks(found: Inspection, views: PointViews) -> tuple[Block, ...]:
     caption = f"{len(shown)} of {len(subject.names)} layers, evenly chosen." if len(shown) < len(subject.names) else ""
     panel = Panel("layers", "One layer at a time.", choose + parts, caption)
     table = found.units.assign(layer=[subject.names[at].plain for at in found.units["at"]])
-    odd = table[(table["status"] != "active") | table["duplicate_of"].notna() | table["mirrored_with"].notna()]
-    kept = ["layer", "unit", "active", "status", "duplicate_of", "mirrored_with", "saturated"]
+    table["partners"] = partner_notes(table)
+    odd = table[(table["status"] != "active") | (table["partners"] != "")]
+    kept = ["layer", "unit", "active", "status", "partners", "saturated"]
     blocks: list[Block] = [units_table(subject), panel]
     if len(odd):
         rows = odd[kept].head(ODD).reset_index(drop=True)
@@ -69,7 +70,8 @@ def units_table(subject: Subject, suffix: str = "") -> Table:
 def listed_units(found: Inspection, at: int) -> pd.DataFrame:
     """Return the units of a layer that are listed: those with partners, then those that matter most."""
     own, reading = found.units[found.units["at"] == at], found.readings.get(at)
-    partner = (own["duplicate_of"].notna() | own["mirrored_with"].notna()).to_numpy()
+    own = own.assign(partners=partner_notes(own))
+    partner = (own["partners"] != "").to_numpy()
     weight = -np.abs(own["active"].to_numpy() - 0.5)
     if reading is not None and len(reading.units) == len(own):
         for column in ("information", "ablation_effect"):
@@ -144,13 +146,8 @@ def _unit_rows(listed: pd.DataFrame, views: PointViews, noun: str) -> str:
     heads += ["nearest to its zero set", "strongest at"] if read else []
     lines = []
     for row in listed.to_dict("records"):
-        partner = [
-            f"{word} {int(row[column])}"
-            for column, word in (("duplicate_of", "duplicates"), ("mirrored_with", "mirrors"))
-            if pd.notna(row[column])
-        ]
         active = f'<span class="bar" style="--v:{row["active"]:.3f}"></span>{number(100 * row["active"], 2)} %'
-        cells = [str(row["unit"]), active, row["status"], ", ".join(partner)]
+        cells = [str(row["unit"]), active, row["status"], row["partners"]]
         if judged:
             serves = "" if pd.isna(row["serves"]) else escape(str(row["serves"]))
             cells += ["" if row["kind"] == "neither" else str(row["kind"]), serves]

@@ -107,6 +107,21 @@ def _bias() -> str:
     )
 
 
+def _dead() -> str:
+    known = printed("dead_output_units", network="relu2", threshold="never").set_index("column")["mean"]
+    starts = _records().tables["starts"].set_index("images")
+    train, test = starts.loc["train"], starts.loc["test"]
+    # The shares are of ten outputs.
+    shares = [10 * float(row["dead mean"]) for row in (train, test)]
+    text = (
+        f"{int(train['runs'])} networks that start from the published random numbers end with {shares[0]:.0f} % of "
+        f"outputs that no training image makes active (notes: {known['notes']:.0f} %), and {shares[1]:.0f} % that no "
+        f"test image does (text: {known['section 6']:.0f} %)."
+    )
+    same = [abs(one - float(known[of])) < 1 for one, of in zip(shares, ("notes", "section 6"), strict=True)]
+    return f"{text} If the notes count training images and the text test images, both are right." if all(same) else text
+
+
 def _form() -> str:
     layer, x = OffsetL2(4, 2, generator=torch.Generator().manual_seed(0)), torch.arange(4.0)[None]
     other = OffsetL2(4, 2, form="squared-weights", generator=torch.Generator().manual_seed(0))
@@ -198,6 +213,12 @@ PROBLEMS = (
     PaperProblem("Epochs of table 2", ARTICLE, "Table 2 is captioned 5,000 epochs, table 5 50,000.", _epochs),
     PaperProblem("Tests", ARTICLE, "Paired t-tests are announced, and t(38) is printed.", _tests),
     PaperProblem("Bias", f"{ARTICLE}, §5.4", "A bias in the second layer is said to have minimal impact.", _bias),
+    PaperProblem(
+        "Dead outputs of ReLU2",
+        f"{ARTICLE}, §6.2",
+        "The text says that a third of ReLU2's outputs are dead; the author's notes say 2.2 of 10.",
+        _dead,
+    ),
     PaperProblem(
         "The form of OffsetL2",
         ARTICLE,
