@@ -79,6 +79,7 @@ class LayerReading:
     Examples
     --------
     >>> model = nn.Sequential(nn.Linear(2, 2), nn.ReLU())
+    >>> _ = nn.init.eye_(model[0].weight)
     >>> read_layer(model, "0", np.random.default_rng(0).normal(size=(50, 2))).rank
     2
     """
