@@ -13,7 +13,7 @@ from metriscope.runs.messages import answer, job_from_text, job_to_text, work_na
 from metriscope.studies.mahalanobis.plan import MahalanobisOptions, plan
 from metriscope.studies.mahalanobis.train import WORK
 
-JOBS = plan(MahalanobisOptions(dims=(3,), trials=8, epochs=40, samples=50, activations=("abs", "relu"))).jobs()
+JOBS = plan(MahalanobisOptions(dims=(3,), trials=8, epochs=6, samples=50, activations=("abs", "relu"))).jobs()
 MAY_DIFFER = {"provenance.json", "manifest.json"}
 
 
@@ -162,9 +162,9 @@ def test_settings_out_of_range_are_refused(setting, said):
 
 
 def test_a_cluster_that_does_not_answer_is_one_sentence(caplog):
-    with caplog.at_level(logging.ERROR), pytest.raises(RuntimeError, match=r"^no cluster answers at 127\.0\.0\.1:1: "):
-        with opened(ClusterSettings(address="127.0.0.1:1")):
-            pass
+    said, nowhere = r"^no cluster answers at 127\.0\.0\.1:1: ", ClusterSettings(address="127.0.0.1:1")
+    with caplog.at_level(logging.ERROR), pytest.raises(RuntimeError, match=said), opened(nowhere):
+        pass
 
 
 def test_without_ray_the_error_says_what_to_install(monkeypatch):
