@@ -20,7 +20,7 @@ def test_the_page_has_every_part_and_every_verdict(page):
     assert [claim.id for claim in page.claims] == [*(f"C0{i}" for i in range(1, 8)), "C29"]
     names = {table.name for table in page.tables}
     shown = {"protocol", "placement", "beside-2d", "metrics-2d", "lost-directions", "failures", "starts"}
-    shown |= {"replay", "replay-largest", "second-layer"}
+    shown |= {"replay", "replay-largest", "replay-early-ranks", "second-layer"}
     assert shown | {"trials", "diagnoses", "gaussians", "axes", "identities"} == names
     figures = {block.name for block in page.blocks if isinstance(block, Figure)}
     drawn = {"hyperplanes-2d", "loss-curves", "distributions", "eigenvalues", "metric-spectra", "gaussians"}

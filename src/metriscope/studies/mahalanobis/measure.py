@@ -72,6 +72,7 @@ def measure(plan: MahalanobisPlan, runs: Finished, driver: Driver) -> Mahalanobi
     trials = pd.concat(rows, ignore_index=True).sort_values("dim", kind="stable", ignore_index=True)
     first = matching(trials, gaussian=0)
     history = _joined({job: runs[job] for job in main}, "history")
+    again = replay.replayed(plan, first, driver)
     tables = {
         "trials": trials,
         "summary": trial.summary(first),
@@ -83,7 +84,9 @@ def measure(plan: MahalanobisPlan, runs: Finished, driver: Driver) -> Mahalanobi
         "gaussians": _gaussians(trials),
         "identities": _identities(plan, found),
         "axes": axes_beside_chance(trials, _chances(plan, trials, driver)),
-        "replay": replay.compared(replay.replayed(plan, first, driver)),
+        "replayed trials": again,
+        "replay": replay.compared(again),
+        "early ranks": replay.ranked(plan, history, driver),
         "second layer": measure_second_layer(SecondLayers(seed=plan.seed), driver, recorded=plan.profile == "quick"),
     }
     many = landscape(plan, driver)

@@ -35,7 +35,7 @@ def sections(plan: MahalanobisPlan, results: MahalanobisResults, claims: tuple[C
     """Return the study's sections in reading order."""
     return (
         Section(TITLE, (Prose(_introduction(plan)), *_results(plan, results))),
-        *replay.section(results.tables["replay"]),
+        *replay.section(*(results.tables[name] for name in ("replay", "replayed trials", "early ranks"))),
         Section("What the means hide: lost directions", _lost(plan, results)),
         *landscape.section(results.tables),
         Section("Starting from clusters", _starts(results)),

@@ -234,9 +234,9 @@ class MahalanobisPlan:
         """Return whether the main Gaussian of a dimension is the published one."""
         return self.author and dim in PAPER
 
-    def complete(self, dim: int) -> bool:
-        """Return whether the published runs of a dimension are replayed whole."""
-        return self.replayed(dim) and self.sizes[dim] == PAPER[dim] and set(self.activations) == set(ACTIVATIONS)
+    def full_length(self, dim: int) -> bool:
+        """Return whether published runs of a dimension are replayed to their end, all trials or some of them."""
+        return self.replayed(dim) and replace(self.sizes[dim], trials=PAPER[dim].trials) == PAPER[dim]
 
     def size(self, dim: int, gaussian: int = 0) -> Size:
         """Return how much is run on one Gaussian."""

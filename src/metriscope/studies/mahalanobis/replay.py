@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from decimal import Decimal
 from typing import Any
@@ -11,12 +12,20 @@ import pandas as pd
 
 from metriscope.report import Prose, Section, Table, number
 from metriscope.runs import Driver, Result, once
-from metriscope.studies.mahalanobis.experiments import CHAOTIC, CLOSE, LOOSE, replay_of
-from metriscope.studies.mahalanobis.plan import AUTHOR_SEED, METRICS, PAPER, MahalanobisPlan
+from metriscope.studies.mahalanobis.experiments import (
+    CHAOTIC,
+    CLOSE,
+    LOOSE,
+    RECORDED,
+    EarlyRanks,
+    ReplayedTrials,
+    replay_of,
+)
+from metriscope.studies.mahalanobis.plan import AUTHOR_SEED, AUTHOR_THREADS, METRICS, PAPER, MahalanobisPlan
 from metriscope.studies.mahalanobis.trials import TITLES
 from metriscope.studies.tidy_tables import matching, published, source_of
 
-__all__ = ["agreement", "compared", "half_digit", "replayed", "section"]
+__all__ = ["agreement", "chance_of_lowest", "compared", "early_ranks", "half_digit", "ranked", "replayed", "section"]
 
 RECORD = "mahalanobis-record"
 COLUMNS = ("activation", "trial", "train_mse", "test_mse", "mirrored", "centering", "sphericity")
@@ -28,21 +37,74 @@ STATISTICS: Mapping[str, Callable[[pd.Series], float]] = {
     "minimum": pd.Series.min,
     "maximum": pd.Series.max,
 }
+RANKS = ("activation", "share", "trials", "correlation", "leader", "best")
 BEST_TRIAL, BEST_RUN = "best trial", "best run"
 
 
 def replayed(plan: MahalanobisPlan, trials: pd.DataFrame, driver: Driver) -> pd.DataFrame:
     """Return the replayed trials of all dimensions: of this run where it replays, otherwise those recorded."""
-    whole = {replay_of(dim): matching(trials, dim=dim, start="random") for dim in plan.sizes if plan.complete(dim)}
+    whole = {spec: matching(trials, dim=spec.task.dim, start="random") for spec in _replays(plan)}
     done = driver.perform(whole, once(lambda spec: Result({"trials": _kept(whole[spec])})), "mahalanobis: replay")
     found = [run.table("trials").assign(dim=spec.task.dim, origin="run") for spec, run in done.items()]
-    some = [dim for dim in plan.sizes if plan.replayed(dim) and not plan.complete(dim)]
+    some = [dim for dim in plan.sizes if plan.replayed(dim) and not plan.full_length(dim)]
     found += [_kept(matching(trials, dim=dim, start="random")).assign(dim=dim, origin="run") for dim in some]
-    others = [replay_of(dim) for dim in PAPER if not plan.replayed(dim) or dim not in plan.sizes]
-    recorded = driver.recorded(others)
+    recorded = driver.recorded(_not_run(plan))
     found += [record.table("trials").assign(dim=spec.task.dim, origin="record") for spec, record in recorded.items()]
     columns = ["dim", *COLUMNS, "origin"]
     return pd.concat(found, ignore_index=True)[columns] if found else pd.DataFrame(columns=columns)
+
+
+def _replays(plan: MahalanobisPlan) -> list[ReplayedTrials]:
+    sizes = {dim: size for dim, size in plan.sizes.items() if plan.full_length(dim)}
+    return [replay_of(dim, size.trials, plan.activations) for dim, size in sizes.items()]
+
+
+def _not_run(plan: MahalanobisPlan) -> list[ReplayedTrials]:
+    return [spec for spec in RECORDED if not plan.replayed(spec.task.dim) or spec.task.dim not in plan.sizes]
+
+
+def ranked(plan: MahalanobisPlan, history: pd.DataFrame, driver: Driver) -> pd.DataFrame:
+    """Return how early losses rank the trials, for replays of this run that are whole and for those recorded."""
+    jobs = {EarlyRanks(spec): matching(history, dim=spec.task.dim, start="random") for spec in _replays(plan)}
+    work = once(lambda spec: Result({"ranks": early_ranks(jobs[spec], spec.replay.recipe.epochs, spec.shares)}))
+    found = {spec: run.table("ranks") for spec, run in driver.perform(jobs, work, "mahalanobis: early ranks").items()}
+    recorded = driver.recorded([EarlyRanks(spec) for spec in _not_run(plan)])
+    found |= {spec: record.table("ranks") for spec, record in recorded.items()}
+    tables = [table.assign(dim=spec.replay.task.dim) for spec, table in found.items()]
+    columns = ["dim", *RANKS]
+    return pd.concat(tables, ignore_index=True)[columns] if tables else pd.DataFrame(columns=columns)
+
+
+def early_ranks(history: pd.DataFrame, epochs: int, shares: tuple[float, ...]) -> pd.DataFrame:
+    """Return, per activation and share of the epochs, how the losses so far rank the trials.
+
+    ``correlation`` is Spearman's, with the final losses; ``leader`` is the best trial so far, ``best`` the final one.
+
+    >>> loss = [4.0, 3.0, 1.0, 2.0]
+    >>> table = pd.DataFrame({"activation": "abs", "trial": [0, 1, 0, 1], "epoch": [5, 5, 9, 9], "loss": loss})
+    >>> early_ranks(table, 10, (0.6,))[["correlation", "leader", "best"]].to_numpy().tolist()
+    [[-1.0, 1.0, 0.0]]
+    """
+    from scipy.stats import spearmanr
+
+    rows = []
+    for activation, part in history.groupby("activation", sort=False):
+        losses = part.pivot(index="trial", columns="epoch", values="loss")
+        last = losses.iloc[:, -1]
+        for share in shares if len(losses) > 1 else ():
+            early = losses.loc[:, : share * epochs].iloc[:, -1]
+            value = float(spearmanr(early, last).statistic)
+            rows.append((activation, share, len(losses), value, early.idxmin(), last.idxmin()))
+    return pd.DataFrame(rows, columns=list(RANKS))
+
+
+def chance_of_lowest(count: int, ours: int, theirs: int) -> float:
+    """Return the probability that the ``count`` lowest of all trials are ours, if ours and theirs are alike.
+
+    >>> chance_of_lowest(1, 5, 20)
+    0.2
+    """
+    return math.comb(ours, count) / math.comb(ours + theirs, count)
 
 
 def _kept(trials: pd.DataFrame) -> pd.DataFrame:
@@ -67,7 +129,8 @@ def _compared(row: Mapping[Any, Any], part: pd.DataFrame) -> dict[str, object]:
         ours = float(best["trial"])
     else:
         ours = float(best[metric] if statistic == BEST_RUN else STATISTICS[statistic](part[metric]))
-    allowed = agreement(row["dim"], row["activation"], metric, statistic)
+    whole = part["trial"].nunique() == PAPER[row["dim"]].trials
+    allowed = agreement(row["dim"], row["activation"], metric, statistic) if whole else np.nan
     theirs = float(printed)
     close = max(allowed * abs(theirs), half_digit(printed)) if statistic != BEST_TRIAL else 0.0
     return {
@@ -126,13 +189,50 @@ INTRODUCTION = (
 )
 
 
-def section(rows: pd.DataFrame) -> tuple[Section, ...]:
+def section(rows: pd.DataFrame, trials: pd.DataFrame, ranks: pd.DataFrame) -> tuple[Section, ...]:
     """Return the section, or nothing where no trial was replayed or recorded."""
     if rows.empty:
         return ()
     text = INTRODUCTION.format(seed=AUTHOR_SEED, close=f"{CLOSE:.1%}", loose=f"{LOOSE:.0%}", source=source_of(RECORD))
-    blocks = (Prose(f"{text}\n\n{_summary(rows)}"), _overview(rows), _table(rows))
+    blocks = (Prose(f"{text}\n\n{_summary(rows)}"), *_overview(rows), *_grid(trials, ranks), _table(rows))
     return (Section("Replay of the published runs", blocks),)
+
+
+GRID = (
+    "**Which GPU, in 100-D?** The points in 100-D are more numbers than a GPU has threads, so they depend on how many "
+    "it has, which is not printed. Here it is assumed to have {threads:,}. Of our {ours} Abs trials, {count} end below "
+    "{least}, the least of the published {theirs}. If ours and the published ones were alike, the {count} lowest would "
+    "all be ours with probability {chance}. {conclusion}"
+)
+OTHER = (
+    "So the published points were probably other ones: this GPU is not identified. The table shows how long runs would "
+    "have to be to choose another number of threads by which trial leads."
+)
+SAME = "That does not tell this number of threads from others."
+# Below this probability, the published trials count as drawn from other points.
+UNLIKELY = 0.01
+
+
+def _grid(trials: pd.DataFrame, ranks: pd.DataFrame) -> tuple[Prose | Table, ...]:
+    """Say whether the trials in 100-D are like the published ones, and how far early losses rank trials."""
+    blocks: list[Prose | Table] = []
+    where = {"dim": 100, "activation": "abs"}
+    losses = matching(trials, **where)["train_mse"]
+    printed = matching(published(RECORD), **where, metric="train_mse", statistic="minimum")["printed"].iloc[0]
+    if count := int((losses < float(printed)).sum()):
+        ours, theirs = len(losses), PAPER[100].trials
+        chance = chance_of_lowest(count, ours, theirs)
+        numbers = {"threads": AUTHOR_THREADS, "count": count, "ours": ours, "theirs": theirs, "least": printed}
+        conclusion = OTHER if chance < UNLIKELY else SAME
+        blocks.append(Prose(GRID.format(**numbers, chance=number(chance, 2), conclusion=conclusion)))
+    if len(ranks):
+        shown = ranks.assign(activation=ranks["activation"].map(TITLES), share=ranks["share"].map("{:.0%}".format))
+        note = (
+            "`correlation` is the rank correlation (Spearman) of the losses after this share of the epochs with the "
+            "final losses; `leader` is the best trial so far, `best` the final one."
+        )
+        blocks.append(Table("replay-early-ranks", "Early losses rank trials", shown, note, {"correlation": 2}))
+    return tuple(blocks)
 
 
 def _summary(rows: pd.DataFrame) -> str:
@@ -145,19 +245,20 @@ def _summary(rows: pd.DataFrame) -> str:
             f"{TITLES[r.activation]} {r.statistic} of {r.metric} ({number(r.ours, 4)} for {number(r.published, 4)})"
             for r in apart.itertuples()
         )
-        count = int(part["trials"].iloc[0])
-        short = (
-            "" if count == PAPER[int(str(dim))].trials else f" (only {count} of {PAPER[int(str(dim))].trials} trials)"
-        )
+        count, whole = int(part["trials"].iloc[0]), PAPER[int(str(dim))].trials
+        if count != whole:
+            sentences.append(f"**{dim}-D**: only {count} of {whole} trials, so numbers are shown and not judged.")
+            continue
         rest = f" Not: {names}." if names else ""
-        sentences.append(f"**{dim}-D**{short}: {len(judged) - len(apart)} of {len(judged)} numbers agree.{rest}")
+        sentences.append(f"**{dim}-D**: {len(judged) - len(apart)} of {len(judged)} numbers agree.{rest}")
     return " ".join(sentences)
 
 
-def _overview(rows: pd.DataFrame) -> Table:
+def _overview(rows: pd.DataFrame) -> tuple[Table, ...]:
     """Return the largest relative difference of each network and metric, and whether the best trial is the same."""
     found = []
-    for (dim, activation), part in rows.groupby(["dim", "activation"], sort=False):
+    whole = rows[rows["trials"] == rows["dim"].map({dim: size.trials for dim, size in PAPER.items()})]
+    for (dim, activation), part in whole.groupby(["dim", "activation"], sort=False):
         largest = {
             metric.title: part[(part["metric"] == metric.name) & (part["statistic"].isin(("mean", "sd", "maximum")))][
                 "difference"
@@ -168,11 +269,13 @@ def _overview(rows: pd.DataFrame) -> Table:
         best = part[part["statistic"] == "best trial"].iloc[0]
         trial = f"{best['ours']:.0f} ({best['published']:.0f})"
         found.append({"dimension": dim, "network": TITLES[str(activation)], **largest, "best trial (published)": trial})
+    if not found:
+        return ()
     frame = pd.DataFrame(found).replace(np.inf, np.nan)
     note = (
         "Largest relative difference of mean, standard deviation and maximum; 0 where ours rounds to what is printed."
     )
-    return Table("replay-largest", "How far the replayed runs are from the published ones", frame, note)
+    return (Table("replay-largest", "How far the replayed runs are from the published ones", frame, note),)
 
 
 def _table(rows: pd.DataFrame) -> Table:
