@@ -78,6 +78,12 @@ class Shard:
         When to stop.
     show : callable
         Called now and then with the share of each job that is done.
+
+    Examples
+    --------
+    >>> from metriscope.runs.jobs import once
+    >>> Shard(["one", "two"], once(len), Store("runs")).deadline.over
+    False
     """
 
     jobs: list[Any]
