@@ -42,6 +42,37 @@ class Common:
     """Folder to look for data in first, before METRISCOPE_DATA and the cache."""
 
 
+@dataclass(frozen=True)
+class Where:
+    """Where jobs are computed."""
+
+    executor: Literal["local", "ray"] = "local"
+    """In this process, or as tasks of a Ray cluster (extra: cluster)."""
+    address: Annotated[str | None, arg(metavar="auto|HOST:PORT", help_behavior_hint="(default: start one here)")] = None
+    """The cluster: the one that runs on this machine, or that of a head node."""
+    job_cpus: float = 1
+    """CPUs, and so threads, of each job on a cluster."""
+    job_gpus: float = 0
+    """GPUs of each job on a cluster."""
+    retries: int = 3
+    """How often a job is begun again after its node was lost."""
+    in_flight: Annotated[int | None, arg(metavar="JOBS", help_behavior_hint="(default: twice what can run)")] = None
+    """Largest number of jobs sent to a cluster and not back."""
+    shared_out: bool = False
+    """Let the nodes write runs to --out themselves: a folder that all of them see under one path."""
+
+    def cluster(self) -> Any:
+        """Return the settings of the cluster, or None for this process."""
+        from metriscope.runs.cluster import ClusterSettings
+
+        if self.executor == "local":
+            if self.address is not None:
+                raise ValueError("--address is that of a cluster: it needs --executor ray")
+            return None
+        address = self.address or "local"
+        return ClusterSettings(address, self.job_cpus, self.job_gpus, self.retries, self.in_flight, self.shared_out)
+
+
 def reproduce(arguments: list[str]) -> int:
     """Run one study, or all, or continue where an earlier call stopped, and write one self-contained report."""
     from metriscope.studies import STUDIES
@@ -53,14 +84,16 @@ def reproduce(arguments: list[str]) -> int:
     if named:
         module = study(named[0]).plan
         times = "; ".join(f"{profile}: {time}" for profile, time in module.TIMES.items())
-        options, common = _parsed(module.OPTIONS, f"reproduce {named[0]}", rest, f"{module.TITLE}. About: {times}.")
+        options, common, where = _parsed(
+            module.OPTIONS, f"reproduce {named[0]}", rest, f"{module.TITLE}. About: {times}."
+        )
         asked = {named[0]: options}
     else:
         about = f"{Everything.__doc__} One study alone, with options of its own: {', '.join(STUDIES)}."
-        options, common = _parsed(Everything, "reproduce", rest, about)
+        options, common, where = _parsed(Everything, "reproduce", rest, about)
         asked = {name: study(name).plan.OPTIONS(profile=options.profile, seed=options.seed) for name in STUDIES}
-    budget, folder = common.budget, common.data_dir
-    path = run(asked, common.out, lambda line: print(line, flush=True), budget=budget, data_dir=folder)
+    given = {"budget": common.budget, "data_dir": common.data_dir, "cluster": where.cluster()}
+    path = run(asked, common.out, lambda line: print(line, flush=True), **given)
     print(f"report: {path}")
     return 0
 
@@ -70,13 +103,13 @@ def _reproduce() -> int:
     raise AssertionError("reproduce has its own parser, because each study has its own options")
 
 
-def _parsed(options: type[Any], name: str, arguments: list[str], about: str) -> tuple[Any, Common]:
+def _parsed(options: type[Any], name: str, arguments: list[str], about: str) -> tuple[Any, Common, Where]:
     """Parse a study's own options and the common ones side by side."""
 
-    def both(options: Any, common: Common) -> tuple[Any, Common]:
-        return options, common
+    def both(options: Any, common: Common, where: Where) -> tuple[Any, Common, Where]:
+        return options, common, where
 
-    both.__annotations__ = {"options": options, "common": Common}
+    both.__annotations__ = {"options": options, "common": Common, "where": Where}
     settings = (tyro.conf.OmitArgPrefixes,)
     return tyro.cli(both, prog=f"metriscope {name}", description=about, args=arguments, config=settings)
 

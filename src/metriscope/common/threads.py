@@ -5,22 +5,43 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, contextmanager
 from typing import TypeVar
 
 from threadpoolctl import threadpool_limits
 
-__all__ = ["in_parallel", "one_blas_thread", "row_slices", "workers_available"]
+__all__ = ["at_most_threads", "in_parallel", "one_blas_thread", "row_slices", "workers_available"]
 
 T = TypeVar("T")
 R = TypeVar("R")
+# The limits of the blocks that this process is in; seen by all of its threads.
+_LIMITS: list[int] = []
 
 
 def workers_available() -> int:
     """Return how many cores this process may use."""
-    if hasattr(os, "sched_getaffinity"):
-        return len(os.sched_getaffinity(0))
-    return os.cpu_count() or 1
+    found = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return min([found, *_LIMITS])
+
+
+@contextmanager
+def at_most_threads(count: int) -> Iterator[None]:
+    """Use at most ``count`` threads inside the block: a job on a shared machine has only the cores it was given.
+
+    >>> with at_most_threads(1):
+    ...     workers_available()
+    1
+    """
+    import torch
+
+    before = torch.get_num_threads()
+    _LIMITS.append(count)
+    torch.set_num_threads(min(before, count))
+    try:
+        yield
+    finally:
+        torch.set_num_threads(before)
+        _LIMITS.pop()
 
 
 def in_parallel(function: Callable[[T], R], tasks: Iterable[T], workers: int | None = None) -> list[R]:

@@ -7,6 +7,7 @@ for improving near-OOD detection" (2021).
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass
 from typing import Any
 
@@ -16,9 +17,10 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor, nn
 
-from metriscope.common.validation import integer, number
+from metriscope.common.validation import instance, integer, number
 from metriscope.reading.features import batch_features
 from metriscope.reading.layer_inputs import LayerSource, label_codes
+from metriscope.reading.unit_statistics import shifted_products
 
 __all__ = ["LayerNovelty"]
 
@@ -42,6 +44,15 @@ class _Sums:
             own = centered[torch.as_tensor(labels == label)]
             count, total = self.by_class.get(label.item(), (0, torch.zeros_like(self.shift)))
             self.by_class[label.item()] = (count + len(own), total + own.sum(0))
+
+    def merge(self, other: _Sums) -> None:
+        by = other.shift - self.shift
+        whole = sum((total for _, total in other.by_class.values()), torch.zeros_like(by))
+        points = torch.tensor(sum(count for count, _ in other.by_class.values())).double()
+        self.products += shifted_products(other.products, whole, points, by)
+        for label, (count, total) in other.by_class.items():
+            own, sums = self.by_class.get(label, (0, torch.zeros_like(by)))
+            self.by_class[label] = (own + count, sums + total + count * by)
 
     def gaussians(self, shrinkage: float) -> tuple[_Gaussians, _Gaussians]:
         """Return Gaussians of the classes with a common covariance, and one Gaussian of all points."""
@@ -152,6 +163,35 @@ class LayerNovelty:
                 first += batch.points
         if first != len(codes):
             raise ValueError(f"labels must have one entry per point, got {len(codes)} for {first} points")
+        self._fitted, self._calibration = {}, None
+        return self
+
+    def merge(self, other: LayerNovelty) -> LayerNovelty:
+        """Add the training points of another detector of the same model, perhaps fitted by another process.
+
+        Parameters
+        ----------
+        other : LayerNovelty
+            A detector that was fitted on other points; it is not changed.
+
+        Returns
+        -------
+        LayerNovelty
+            Itself, without its calibration.
+
+        Raises
+        ------
+        ValueError
+            If the layers differ.
+        """
+        theirs = instance(other, "other", LayerNovelty)._sums
+        if self._sums and theirs and other.layers != self.layers:
+            raise ValueError(f"the layers must stay the same, got {other.layers} after {self.layers}")
+        for name, sums in theirs.items():
+            if name in self._sums:
+                self._sums[name].merge(sums)
+            else:
+                self._sums[name] = deepcopy(sums)
         self._fitted, self._calibration = {}, None
         return self
 

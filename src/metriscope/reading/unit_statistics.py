@@ -6,6 +6,7 @@ Powers are summed around the first batch's mean, so that moments lose no digits 
 
 from __future__ import annotations
 
+from copy import deepcopy
 from dataclasses import dataclass, field
 
 import numpy as np
@@ -27,6 +28,7 @@ __all__ = [
     "near_share",
     "nearest_axes",
     "partners",
+    "shifted_products",
 ]
 
 # Points named as nearest to a zero set, and rows kept for distributions.
@@ -43,6 +45,17 @@ _LOST = 0.01
 
 def _one_hot(codes: Int64[Tensor, " r"], classes: int) -> Float64[Tensor, "c r"]:
     return torch.nn.functional.one_hot(codes, classes).double().T
+
+
+def shifted_products(
+    products: Float64[Tensor, "k k"], total: Float64[Tensor, " k"], count: Tensor, by: Float64[Tensor, " k"]
+) -> Float64[Tensor, "k k"]:
+    """Return ``Σ (c + by)(c + by)ᵀ`` from ``Σ c cᵀ``, the total ``Σ c`` and the number of rows ``c``.
+
+    >>> shifted_products(torch.tensor([[4.0]]), torch.tensor([2.0]), torch.tensor(1.0), torch.tensor([1.0]))
+    tensor([[9.]])
+    """
+    return products + torch.outer(total, by) + torch.outer(by, total) + count * torch.outer(by, by)
 
 
 @dataclass
@@ -73,6 +86,20 @@ class ClassMoments:
         self.extremes = torch.stack(
             [torch.minimum(self.extremes[0], z.amin(0)), torch.maximum(self.extremes[1], z.amax(0))]
         )
+
+    def merge(self, other: ClassMoments) -> None:
+        """Add the rows of other moments with the same classes and units."""
+        if self.shift is None or other.shift is None:
+            vars(self).update(vars(self) if other.shift is None else vars(deepcopy(other)))
+            return
+        by, (one, two, three), n = other.shift - self.shift, other.sums, other.counts[:, None]
+        moved = one + n * by, two + 2 * by * one + n * by**2, three + 3 * by * two + 3 * by**2 * one + n * by**3
+        self.products += shifted_products(other.products, one.sum(0), other.counts.sum(), by)
+        self.sums += torch.stack(moved)
+        self.counts += other.counts
+        self.positive += other.positive
+        low, high = torch.minimum(self.extremes, other.extremes), torch.maximum(self.extremes, other.extremes)
+        self.extremes = torch.stack([low[0], high[1]])
 
     def moments(self, pooled: bool) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
         """Return means, standard deviations and skewness, of all rows or by class; NaN where they are undefined."""
@@ -110,6 +137,17 @@ class NearestPoints:
         numbers = numbers if self.points is None else torch.cat([self.points, numbers], 1)
         order = own.argsort(dim=1, stable=True)[:, :KEPT]
         self.scores, self.points = own.gather(1, order), numbers.gather(1, order)
+
+    def merge(self, other: NearestPoints) -> None:
+        """Add the points of others; of equal scores, the point with the smaller number comes first."""
+        if self.scores is None or other.scores is None or self.points is None or other.points is None:
+            vars(self).update(vars(self) if other.scores is None else vars(other))
+            return
+        scores, points = torch.cat([self.scores, other.scores], 1), torch.cat([self.points, other.points], 1)
+        by_number = points.argsort(dim=1)
+        scores, points = scores.gather(1, by_number), points.gather(1, by_number)
+        order = scores.argsort(dim=1, stable=True)[:, :KEPT]
+        self.scores, self.points = scores.gather(1, order), points.gather(1, order)
 
     def tuples(self) -> list[tuple[int, ...]]:
         """Return the points of each unit, the nearest first."""
@@ -167,6 +205,19 @@ class ClassCovariances:
         for group in range(len(self.products)):
             part = centered if len(self.products) == 1 else centered[codes == group]
             self.products[group] += part.T @ part
+
+    def merge(self, other: ClassCovariances) -> None:
+        """Add the rows of other covariances with the same classes and inputs."""
+        if self.shift is None or other.shift is None:
+            vars(self).update(vars(self) if other.shift is None else vars(deepcopy(other)))
+            return
+        by = other.shift - self.shift
+        apart = zip(other.sums, other.counts, strict=True)
+        groups = apart if other.by_class else [(other.sums.sum(0), other.counts.sum())]
+        for group, (total, count) in enumerate(groups):
+            self.products[group] += shifted_products(other.products[group], total, count, by)
+        self.sums += other.sums + other.counts[:, None] * by
+        self.counts += other.counts
 
     def of(self, group: int | None) -> tuple[Float64[Tensor, " d"], Float64[Tensor, "d d"]]:
         """Return mean and covariance of a class, or of all rows."""

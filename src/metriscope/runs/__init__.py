@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from metriscope.common.errors import StoreError, Unfinished
 from metriscope.runs.checkpoint import Checkpoint
-from metriscope.runs.driver import Deadline, Driver, Finished
+from metriscope.runs.driver import Driver, Finished
 from metriscope.runs.integrity import Problem
-from metriscope.runs.jobs import Executor, InProcess, Job, Pass, Result, Work, once
+from metriscope.runs.jobs import Job, Pass, Result, Work, once
 from metriscope.runs.records import Record
 from metriscope.runs.run import Run
+from metriscope.runs.shards import Deadline, Executor, InProcess, Shard
 from metriscope.runs.store import Store
 
 __all__ = [
     "Checkpoint", "Deadline", "Driver", "Executor", "Finished", "InProcess", "Job", "Pass", "Problem", "Record",
-    "Result", "Run", "Store", "StoreError", "Unfinished", "Work", "once",
+    "Result", "Run", "Shard", "Store", "StoreError", "Unfinished", "Work", "once",
 ]  # fmt: skip

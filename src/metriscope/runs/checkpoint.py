@@ -111,6 +111,13 @@ class Checkpoint:
                 set_aside(self.path, Path(self.root))
                 return None
 
+    def adopt(self, data: bytes) -> None:
+        """Replace the checkpoint by the bytes of one of the same run, as another store wrote it."""
+        with explained(f"save checkpoint {self.address[:12]} in {self.root}"):
+            check(decode(data)[1], self.address)
+            with replaced(self.path) as file:
+                file.write(data)
+
     def clear(self) -> None:
         """Remove the checkpoint, if there is one."""
         with explained(f"clear checkpoint {self.address[:12]} in {self.root}"):

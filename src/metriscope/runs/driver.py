@@ -7,60 +7,25 @@ processes, can share a store.
 
 from __future__ import annotations
 
-import os
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, field
-from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from metriscope.common.errors import Unfinished
 from metriscope.runs.address import address
-from metriscope.runs.jobs import Executor, InProcess, Pass, Work
+from metriscope.runs.jobs import Work
 from metriscope.runs.run import Run
+from metriscope.runs.shards import Deadline, Executor, InProcess, Shard, stored
 from metriscope.runs.store import Store
 
 if TYPE_CHECKING:
     from metriscope.runs.records import Record
 
-__all__ = ["Deadline", "Driver", "Finished"]
+__all__ = ["Driver", "Finished"]
 
-# Seconds between two checkpoints of a pass, and between two checks for runs that another process computes.
-CHECKPOINT_SECONDS = "METRISCOPE_CHECKPOINT_SECONDS"
-DEFAULT_CHECKPOINT_SECONDS, POLL_SECONDS = 10.0, 1.0
-# Saving checkpoints takes at most this fraction of the time.
-SAVING_SHARE = 0.02
-
-
-@dataclass(frozen=True)
-class Deadline:
-    """The moment at which computing has to stop.
-
-    Parameters
-    ----------
-    budget : float, optional
-        Seconds from ``began`` on; without it there is no end.
-    began : float
-        Start, in seconds of :func:`time.monotonic`; by default now.
-
-    Examples
-    --------
-    >>> Deadline().left, Deadline(budget=0.0).over
-    (inf, True)
-    """
-
-    budget: float | None = None
-    began: float = field(default_factory=time.monotonic)
-
-    @property
-    def left(self) -> float:
-        """Remaining seconds."""
-        return float("inf") if self.budget is None else self.began + self.budget - time.monotonic()
-
-    @property
-    def over(self) -> bool:
-        """Whether the time is up."""
-        return self.left <= 0
+# Seconds between two checks for runs that another process computes.
+POLL_SECONDS = 1.0
 
 
 class Finished(dict[Any, Run]):
@@ -161,99 +126,30 @@ class Driver:
         return found
 
     def _stored(self, jobs: Iterable[Any]) -> dict[Any, Run]:
-        return {job: run for job in jobs if (run := self.store.get(job)) is not None}
+        return stored(self.store, jobs)
 
     def _compute(self, missing: list[Any], work: Work, label: str) -> dict[Any, Run]:
         from metriscope.common.progress import progress  # only if there is something to compute
 
         found: dict[Any, Run] = {}
+        shares: dict[Any, float] = {}
         with progress(label, total=len(missing)) as bar:
 
-            def show(share: float) -> None:
-                bar(len(found) + share)
+            def show(reached: Mapping[Any, float]) -> None:
+                shares.update(reached)
+                bar(len(found) + sum(share for job, share in shares.items() if job not in found))
 
             while missing and not self.deadline.over:
                 before = len(found)
-                shards = work.shards(missing)
-                for runs in self.executor.map(partial(self._shard, work=work, show=show), shards):
+                shards = [Shard(jobs, work, self.store, self.deadline, show) for jobs in work.shards(missing)]
+                for runs in self.executor.compute(shards):
                     found.update(runs)
+                    show({})
                 found |= self._stored(job for job in missing if job not in found)
                 missing = [job for job in missing if job not in found]
                 if missing and len(found) == before and not self.deadline.over:
                     time.sleep(min(POLL_SECONDS, self.deadline.left))  # other processes compute all that is left
         return found
-
-    def _shard(self, jobs: list[Any], work: Work, show: Callable[[float], None]) -> dict[Any, Run]:
-        """Compute those jobs of a shard that no other process computes."""
-        if self.deadline.over:
-            return {}
-        by_address = {address(job): job for job in jobs}
-        with self.store.leased(list(by_address)) as leased:
-            mine = [by_address[key] for key in leased]
-            # Another process may have finished one before it was leased here.
-            done = self._stored(mine)
-            mine = [job for job in mine if job not in done]
-            return done | _Running(self.store, work, mine, self.deadline, show).finish() if mine else done
-
-
-class _OutOfTime(Exception):
-    """Raised inside a pass when the deadline has passed."""
-
-
-@dataclass
-class _Running:
-    """A pass in progress: resumed from checkpoints, saved now and then, stored at the end."""
-
-    store: Store
-    work: Work
-    jobs: list[Any]
-    deadline: Deadline
-    show: Callable[[float], None]
-    saved: float = field(default_factory=time.monotonic)
-    pause: float = 0.0
-
-    def finish(self) -> dict[Any, Run]:
-        """Compute the pass and return its runs; unfinished ones are saved as checkpoints."""
-        current = self._resumed()
-        try:
-            current.run(lambda: self._tick(current))
-        except _OutOfTime:
-            self._save(current)
-        found = {}
-        for job in self.jobs:
-            step, last = current.span(job)
-            if step == last:
-                result = current.result(job)
-                record = {"study": job.study, "steps": last, **result.record}
-                found[job] = self.store.put(job, result.tensors, record, result.tables)
-        return found
-
-    def _resumed(self) -> Pass:
-        current = self.work.begin(self.jobs)
-        for job in self.jobs:
-            saved = self.store.checkpoint(job).load(current.span(job)[1], current.state(job))
-            if saved is not None:
-                current.restore(job, *saved)
-        return current
-
-    def _tick(self, current: Pass) -> None:
-        spans = [current.span(job) for job in self.jobs]
-        self.show(sum(step / max(last, 1) for step, last in spans))
-        unfinished = any(step < last for step, last in spans)
-        if unfinished and self.deadline.over:
-            raise _OutOfTime
-        least = float(os.environ.get(CHECKPOINT_SECONDS, DEFAULT_CHECKPOINT_SECONDS))
-        if unfinished and time.monotonic() - self.saved >= max(least, self.pause if least else 0.0):
-            began = time.monotonic()
-            self._save(current)
-            self.saved = time.monotonic()
-            self.pause = (self.saved - began) / SAVING_SHARE
-
-    def _save(self, current: Pass) -> None:
-        for job in self.jobs:
-            step, last = current.span(job)
-            if step and last > 1:
-                self.store.checkpoint(job).save(current.state(job), step, last)
 
 
 def _checked(job: Any) -> Any:

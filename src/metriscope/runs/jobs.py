@@ -1,11 +1,11 @@
-"""What to compute, and how: jobs, the work that computes them together, and executors that run it."""
+"""What to compute, and how: jobs, and the work that computes them together."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol
 
 from metriscope.runs.address import address
 
@@ -13,10 +13,8 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from torch import Tensor
 
-__all__ = ["Executor", "InProcess", "Job", "Pass", "Result", "Tick", "Work", "once"]
+__all__ = ["Job", "Pass", "Result", "Tick", "Work", "once"]
 
-Item = TypeVar("Item")
-Outcome = TypeVar("Outcome")
 Tick = Callable[[], None]
 
 
@@ -108,8 +106,8 @@ class Work:
 
 
 @dataclass
-class _Once:
-    """A pass of jobs of a single step each, computed in order."""
+class Once:
+    """A pass of jobs of a single step each, computed in order: what :func:`once` begins."""
 
     compute: Callable[[Any], Result]
     jobs: Sequence[Any]
@@ -151,27 +149,4 @@ def once(compute: Callable[[Any], Result]) -> Work:
     >>> once(len).shards(["one", "two"])
     [['one'], ['two']]
     """
-    return Work(partial(_Once, compute), share=id)
-
-
-class Executor(Protocol):
-    """Applies a function to items and yields one result for each, perhaps in the order of completion."""
-
-    def map(self, function: Callable[[Item], Outcome], items: Iterable[Item]) -> Iterator[Outcome]:
-        """Yield ``function(item)`` for each item; errors of the function are raised here."""
-        ...
-
-
-@dataclass(frozen=True)
-class InProcess:
-    """Executor that runs items in this process, in their order, each when its result is requested.
-
-    Examples
-    --------
-    >>> list(InProcess().map(len, ["one", "three"]))
-    [3, 5]
-    """
-
-    def map(self, function: Callable[[Item], Outcome], items: Iterable[Item]) -> Iterator[Outcome]:
-        """Yield ``function(item)`` for each item, in order."""
-        return map(function, items)
+    return Work(partial(Once, compute), share=id)

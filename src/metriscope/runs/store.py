@@ -37,6 +37,8 @@ __all__ = ["Problem", "Run", "Store", "StoreError"]
 
 LOG = logging.getLogger("metriscope.runs")
 _TABLE_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
+_TABLE_FILE = re.compile(_TABLE_NAME.pattern + r"\.parquet")
+_FILES = ("spec.json", "record.json", "provenance.json", "weights.safetensors")
 _ATTEMPTS = 8  # other processes may write, repair or remove the run in between, but not forever
 _IN_THE_WAY = {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.ENOENT}
 
@@ -76,8 +78,16 @@ class Store:
 
         After a failure the store is what it was before.
         """
+        return self.adopt(spec, _encode(spec, tensors, record, tables))
+
+    def adopt(self, spec: object, files: Mapping[str, bytes]) -> Run:
+        """Write a run from the bytes of its files, as another store wrote them, without its manifest."""
         key = address(spec)
-        files = _encode(spec, tensors, record, tables)
+        tables = files.keys() - set(_FILES)
+        if set(_FILES) - files.keys() or not all(_TABLE_FILE.fullmatch(name) for name in tables):
+            raise StoreError(f"cannot adopt run {key[:12]}: its files are {', '.join(sorted(files))}")
+        if files["spec.json"] != canonical(spec).encode():
+            raise StoreError(f"cannot adopt run {key[:12]}: its files are those of another specification")
         with explained(f"write run {key[:12]} to {self.root}"):
             run = self._present(key) or self._write(key, files)
         self.checkpoint(spec).clear()

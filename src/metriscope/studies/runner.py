@@ -18,7 +18,8 @@ from metriscope.studies.contract import Study, study
 
 if TYPE_CHECKING:
     from metriscope.report import Claim, FrontStudy, Section, ShownProblem
-    from metriscope.runs import Driver
+    from metriscope.runs import Driver, Executor
+    from metriscope.runs.cluster import ClusterSettings
     from metriscope.studies.contract import Announce, StudyPlan
 
 __all__ = ["duration", "printed", "reproduce", "run_study"]
@@ -39,61 +40,71 @@ def duration(text: str) -> float:
 
 
 def reproduce(
-    asked: Mapping[str, Any], out: Path, announce: Announce, *, budget: str | None = None, data_dir: Path | None = None
+    asked: Mapping[str, Any],
+    out: Path,
+    announce: Announce,
+    *,
+    budget: str | None = None,
+    data_dir: Path | None = None,
+    cluster: ClusterSettings | None = None,
 ) -> Path:
-    """Run or resume studies, each with its options, and return the path of the report."""
-    with _data_from(data_dir):
-        studies = {name: study(name) for name in asked}
-        # Plans may look for data, so that missing data is reported before anything is computed.
-        plans = {name: studies[name].plan.plan(options) for name, options in asked.items()}
-        seconds = None if budget is None else duration(budget)
-        _check_writable(out)
+    """Run or resume studies, each with its options, here or on a cluster, and return the path of the report."""
+    from metriscope.runs.cluster import opened
 
-        from metriscope.report import Front, Page, Prose, Section, write_report
-        from metriscope.runs import Deadline, Driver, Store
-        from metriscope.runs.provenance import provenance, together
-        from metriscope.studies.ledger import verdict_table, whole
+    with _data_from(data_dir), opened(cluster) as executor:
+        return _reproduce(asked, out, announce, budget, executor)
 
-        store = Store(out / "runs")
-        store.sweep()
-        driver = Driver(store, announce, Deadline(seconds))
-        began = time.monotonic()
-        sections: list[Section] = []
-        claims: list[Claim] = []
-        fronts: list[FrontStudy] = []
-        unfinished: dict[str, str] = {}
-        for name, own in studies.items():
-            try:
-                shown, judged = run_study(own, plans[name], driver)
-            except Unfinished as cut:
-                announce(f"{name}: the budget is used up; run the same command to continue")
-                unfinished[name] = f"The budget ended before this study was done: {cut}."
-                text = f"{unfinished[name]} Run the same command to continue."
-                shown, judged = (Section(own.plan.TITLE, (Prose(text),)),), ()
-            for text in printed(shown):
-                announce(text)
-            sections += shown
-            claims += judged
-            fronts.append(_front_study(own, shown, asked[name].profile))
-        ledger = whole(claims, unfinished)
-        sections.append(Section("Every verdict", (verdict_table(ledger),)))
-        where = {"runs": together(run.provenance for run in driver.used.values()), "this page": provenance()}
-        if driver.shown:
-            where["records"] = together(record.provenance for record in driver.shown.values())
-        profile = ", ".join(dict.fromkeys(options.profile for options in asked.values()))
-        page = Page(
-            "Metriscope: every number", f"{', '.join(studies)} · {profile} profile", tuple(sections), where, ledger
-        )
-        judged_by = {name: tuple(claim for claim in ledger if claim.study == name) for name in studies}
-        front = Front(
-            f"Do neural networks learn distances? {len(ledger)} published claims, re-tested",
-            _trust(profile, time.monotonic() - began, driver),
-            tuple(replace(part, claims=judged_by[part.name]) for part in fronts),
-            _problems() if set(studies) == set(STUDIES) else (),
-            where,
-            ledger,
-        )
-        return write_report(page, out, front=front)
+
+def _reproduce(asked: Mapping[str, Any], out: Path, announce: Announce, budget: str | None, executor: Executor) -> Path:
+    studies = {name: study(name) for name in asked}
+    # Plans may look for data, so that missing data is reported before anything is computed.
+    plans = {name: studies[name].plan.plan(options) for name, options in asked.items()}
+    seconds = None if budget is None else duration(budget)
+    _check_writable(out)
+
+    from metriscope.report import Front, Page, Prose, Section, write_report
+    from metriscope.runs import Deadline, Driver, Store
+    from metriscope.runs.provenance import provenance, together
+    from metriscope.studies.ledger import verdict_table, whole
+
+    store = Store(out / "runs")
+    store.sweep()
+    driver = Driver(store, announce, Deadline(seconds), executor)
+    began = time.monotonic()
+    sections: list[Section] = []
+    claims: list[Claim] = []
+    fronts: list[FrontStudy] = []
+    unfinished: dict[str, str] = {}
+    for name, own in studies.items():
+        try:
+            shown, judged = run_study(own, plans[name], driver)
+        except Unfinished as cut:
+            announce(f"{name}: the budget is used up; run the same command to continue")
+            unfinished[name] = f"The budget ended before this study was done: {cut}."
+            text = f"{unfinished[name]} Run the same command to continue."
+            shown, judged = (Section(own.plan.TITLE, (Prose(text),)),), ()
+        for text in printed(shown):
+            announce(text)
+        sections += shown
+        claims += judged
+        fronts.append(_front_study(own, shown, asked[name].profile))
+    ledger = whole(claims, unfinished)
+    sections.append(Section("Every verdict", (verdict_table(ledger),)))
+    where = {"runs": together(run.provenance for run in driver.used.values()), "this page": provenance()}
+    if driver.shown:
+        where["records"] = together(record.provenance for record in driver.shown.values())
+    profile = ", ".join(dict.fromkeys(options.profile for options in asked.values()))
+    page = Page("Metriscope: every number", f"{', '.join(studies)} · {profile} profile", tuple(sections), where, ledger)
+    judged_by = {name: tuple(claim for claim in ledger if claim.study == name) for name in studies}
+    front = Front(
+        f"Do neural networks learn distances? {len(ledger)} published claims, re-tested",
+        _trust(profile, time.monotonic() - began, driver),
+        tuple(replace(part, claims=judged_by[part.name]) for part in fronts),
+        _problems() if set(studies) == set(STUDIES) else (),
+        where,
+        ledger,
+    )
+    return write_report(page, out, front=front)
 
 
 def _trust(profile: str, seconds: float, driver: Driver) -> str:

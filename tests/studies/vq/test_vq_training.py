@@ -11,7 +11,7 @@ from torch.nn import functional as F
 from metriscope.nn import stack_state, stacked_forward
 from metriscope.rng import derive, stream
 from metriscope.runs import Deadline, Driver, Store
-from metriscope.runs.driver import CHECKPOINT_SECONDS
+from metriscope.runs.shards import CHECKPOINT_SECONDS
 from metriscope.studies.vq import train as training
 from metriscope.studies.vq.networks import PLANE, STUDY, Group, Images, MLPShape, VQRecipe
 from metriscope.studies.vq.train import WORK, Networks, cohort, mlp, sample, stacked_mlp, start

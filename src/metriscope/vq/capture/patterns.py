@@ -6,7 +6,7 @@ starts at a new byte; the padding bits of its last byte are 0 in every row, so t
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict, dataclass
 from os import PathLike
 from pathlib import Path
@@ -18,7 +18,7 @@ from torch import Tensor
 
 from metriscope.common.validation import described, instance, whole_array
 from metriscope.vq.capture.missed import Missed
-from metriscope.vq.capture.storage import Shards, load_arrays, save_arrays
+from metriscope.vq.capture.storage import Shards, load_arrays, parts_of, save_arrays
 
 __all__ = ["Layer", "Patterns", "check_same_points", "point_ids"]
 
@@ -217,10 +217,11 @@ class Patterns:
         return bool(same and np.array_equal(self.packed, other.packed))
 
     @staticmethod
-    def concatenate(parts: Sequence[Patterns], ids: Any = None) -> Patterns:
+    def concatenate(parts: Sequence[Patterns], ids: Any = None, lazy: bool = False) -> Patterns:
         """Return the points of all parts, one after the other; they must have the same layers.
 
-        Ids must be unique; ``ids`` replaces them where they repeat.
+        Ids must be unique; ``ids`` replaces them where they repeat. If ``lazy``, nothing is read or copied: the parts
+        stay where they are, and :meth:`shards` gives them back.
         """
         parts = list(parts)
         if not parts:
@@ -231,11 +232,20 @@ class Patterns:
             raise ValueError("some of the ids to concatenate are words and some are numbers; expected one kind")
         count = sum(len(part) for part in parts)
         named = np.concatenate([part.ids for part in parts]) if ids is None else ids
-        rows, missed = np.concatenate([part.packed for part in parts]), Missed.joined([part.missed for part in parts])
-        held = [part._values for part in parts if part._values is not None]
-        whole = [one.whole() if isinstance(one, Shards) else one for one in held]
-        values = np.concatenate(whole) if len(whole) == len(parts) else None
-        return Patterns(parts[0].layers, rows, point_ids(named, count), missed, values)
+        missed, held = Missed.joined([part.missed for part in parts]), [part._values for part in parts]
+        rows, there = Shards.joined([part._packed for part in parts]), [one for one in held if one is not None]
+        values = Shards.joined(there) if len(there) == len(parts) else None
+        if lazy:
+            return Patterns(parts[0].layers, rows, point_ids(named, count), missed, values)
+        arrays = rows.whole(), None if values is None else values.whole()
+        return Patterns(parts[0].layers, arrays[0], point_ids(named, count), missed, arrays[1])
+
+    def shards(self) -> Iterator[Patterns]:
+        """Yield the points of each file in turn, read when they are used; all at once if they are in memory."""
+        first = 0
+        for part in self._packed.parts if isinstance(self._packed, Shards) else (self._packed,):
+            yield self[first : first + len(part)]
+            first += len(part)
 
     def save(self, path: str | PathLike[str], shard_bytes: int = 256 << 20) -> None:
         """Write a new folder of safetensors shards with an index, atomically."""
@@ -248,8 +258,12 @@ class Patterns:
     def load(cls, path: str | PathLike[str], verify: bool = False) -> Patterns:
         """Return saved patterns, mapped into memory: rows are read from disk when they are asked for.
 
+        A folder of such folders, as :func:`capture_shards` writes, is loaded as one, in the order of their names.
+
         Names, sizes and headers of the files are always checked; ``verify`` reads every byte and checks its SHA-256.
         """
+        if parts := parts_of(Path(path)):
+            return cls.concatenate([cls.load(part, verify) for part in parts], lazy=True)
         index, arrays, ids = load_arrays(Path(path), verify)
         mapped = {name: one.whole() if len(one.parts) == 1 else one for name, one in arrays.items()}
         layers = tuple(Layer(**{**record, "shape": tuple(record["shape"])}) for record in index["layers"])

@@ -7,7 +7,7 @@ and their ids: ``ids`` if they are whole numbers; if they are words, ``text`` (t
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
 from pathlib import Path
@@ -19,7 +19,7 @@ from metriscope.common.errors import Damage, explained
 from metriscope.common.files import read, sha256, sync_folder, temporary, write
 from metriscope.runs.codec import from_json, to_json
 
-__all__ = ["INDEX", "Shards", "load_arrays", "save_arrays"]
+__all__ = ["INDEX", "Shards", "load_arrays", "parts_of", "save_arrays"]
 
 INDEX = "index.json"
 _FORMAT = "metriscope patterns 1"
@@ -32,6 +32,11 @@ class Shards:
     """The rows of several arrays as if they were one, each read only when it is asked for."""
 
     parts: tuple[np.ndarray, ...]
+
+    @classmethod
+    def joined(cls, arrays: Iterable[np.ndarray | Shards]) -> Shards:
+        """Return all rows of several arrays; nothing is read or copied."""
+        return cls(tuple(part for one in arrays for part in (one.parts if isinstance(one, Shards) else (one,))))
 
     def __len__(self) -> int:
         return sum(len(part) for part in self.parts)
@@ -89,6 +94,11 @@ class Shards:
             here = owner == number
             found[here] = part[rows[here] - (ends[number] - len(part))]
         return found
+
+
+def parts_of(path: Path) -> list[Path]:
+    """Return the folders of patterns inside a folder that is none itself, in the order of their names."""
+    return [] if (path / INDEX).exists() else sorted(found.parent for found in path.glob(f"part-*/{INDEX}"))
 
 
 def save_arrays(

@@ -7,7 +7,7 @@ the points, or from distances of points where these are cheaper.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,7 @@ from metriscope.vq.measures.centered_kernels import ESTIMATORS, LEAST_POINTS, Ke
 from metriscope.vq.measures.kernel import Weights
 from metriscope.vq.measures.resampling import interval_around, leave_one_out, shuffled_products
 
-__all__ = ["Alignment", "alignment"]
+__all__ = ["Alignment", "aligned", "alignment", "check_estimator", "whole"]
 
 # Two values closer than this are equal: they were summed in different orders.
 _ROUNDING = 1e-10
@@ -156,12 +156,22 @@ def alignment(
     null = pair.cosines(shuffled_products(pair, _seeds(permutations, seed, generator)))
     reached = (null >= value - _ROUNDING).sum(0)
     p_value = np.where(np.isnan(value) | (permutations == 0), np.nan, (1 + reached) / (1 + permutations))
-    low_high, interval_reason = _interval(pair, value, interval)
-    said = _reason(pair), interval_reason, estimator
-    names = pair.sides[0].names, pair.sides[1].names
-    if by_layer:
-        return Alignment(value, null, p_value, low_high, *names, len(p), *said)
-    return Alignment(value.item(), null[:, 0, 0], p_value.item(), low_high[:, 0, 0], *names, len(p), *said)
+    low_high, why = _interval(pair, value, interval)
+    found = replace(aligned(pair, value, null, p_value, low_high), interval_reason=why)
+    return found if by_layer else whole(found)
+
+
+def aligned(pair: KernelPair, value: Matrix, null: np.ndarray, p_value: Matrix, interval: np.ndarray) -> Alignment:
+    """Return the alignment of each group of one side with each of the other, and why values are undefined."""
+    first, second = pair.sides
+    names, points = (first.names, second.names), pair.cross.points
+    return Alignment(value, null, p_value, interval, *names, points, _reason(pair), estimator=pair.estimator)
+
+
+def whole(found: Alignment) -> Alignment:
+    """Return the alignment of two networks of one group each as single numbers."""
+    value, p_value = np.asarray(found.value).item(), np.asarray(found.p_value).item()
+    return replace(found, value=value, p_value=p_value, null=found.null[:, 0, 0], interval=found.interval[:, 0, 0])
 
 
 def _check(p: Patterns, q: Patterns) -> None:
@@ -173,12 +183,17 @@ def _check(p: Patterns, q: Patterns) -> None:
 
 
 def _check_options(estimator: str, permutations: int, interval: float | None) -> None:
-    if estimator not in ESTIMATORS:
-        raise ValueError(f"the estimator must be {' or '.join(map(repr, ESTIMATORS))}, got {estimator!r}")
+    check_estimator(estimator)
     if permutations < 0:
         raise ValueError(f"permutations must not be negative, got {permutations}")
     if interval is not None and not 0 < interval < 1:
         raise ValueError(f"interval must be a confidence level between 0 and 1, such as 0.95, or None, got {interval}")
+
+
+def check_estimator(estimator: str) -> None:
+    """Check that an estimator is one of the two."""
+    if estimator not in ESTIMATORS:
+        raise ValueError(f"the estimator must be {' or '.join(map(repr, ESTIMATORS))}, got {estimator!r}")
 
 
 def _pair_of(weights: tuple[Weights, Weights] | None, by_layer: bool) -> tuple[Weights, Weights]:

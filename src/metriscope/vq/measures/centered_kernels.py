@@ -22,7 +22,7 @@ from metriscope.common.threads import in_parallel, row_slices
 from metriscope.vq.capture.patterns import Patterns
 from metriscope.vq.measures.hamming import Columns, columns_of, compact_dtype, write_distances
 from metriscope.vq.measures.kernel import Weights, layer_weights
-from metriscope.vq.measures.sign_products import products_and_sums, project, tables_of, unit_sums
+from metriscope.vq.measures.sign_products import Differences, products_and_sums, project, tables_of, unit_sums
 
 __all__ = [
     "ESTIMATORS",
@@ -37,6 +37,7 @@ __all__ = [
     "row_lengths",
     "scale",
     "side_of",
+    "totals_of",
     "units_at_once",
 ]
 
@@ -181,11 +182,32 @@ def _by_units(first: Signs, second: Signs) -> Totals:
         products = scale(found.centered, first, second, units)
         means.append(first.scaled(found.left, units))
         other = second.scaled(found.right)
-        lengths.append(means[-1][:, None] * np.add.reduceat(products * other, second.starts, axis=1))
-        energies.append(np.add.reduceat(np.square(products, out=products), second.starts, axis=1))
+        length, energy = _summed(products, means[-1], other, second)
+        lengths.append(length)
+        energies.append(energy)
     energy, length = (np.add.reduceat(np.concatenate(each), first.starts) for each in (energies, lengths))
     middles = _mean_lengths(first, np.concatenate(means)), _mean_lengths(second, other)
     return Totals(len(first.packed), energy, 4 * length, *middles)
+
+
+def _summed(
+    products: Float64[np.ndarray, "k v"], mean: np.ndarray, other: np.ndarray, second: Signs
+) -> tuple[Float64[np.ndarray, "k m"], Float64[np.ndarray, "k m"]]:
+    """Return what some units add to the lengths and to the energy of each group of ``second``; products are squared."""
+    lengths = mean[:, None] * np.add.reduceat(products * other, second.starts, axis=1)
+    return lengths, np.add.reduceat(np.square(products, out=products), second.starts, axis=1)
+
+
+def totals_of(found: Differences, first: Signs, second: Signs) -> Totals:
+    """Return the totals from differences that were counted before; the sides give only the groups, all weights are 1.
+
+    ``found.different`` is overwritten.
+    """
+    products, left, right = found.products()
+    means = left / found.points, right / found.points
+    parts = _summed(products, *means, second)
+    length, energy = (np.add.reduceat(part, first.starts) for part in parts)
+    return Totals(found.points, energy, 4 * length, _mean_lengths(first, means[0]), _mean_lengths(second, means[1]))
 
 
 def scale(

@@ -18,7 +18,10 @@ from metriscope.common.validation import check_shape, instance, one_of, real_arr
 from metriscope.vq.capture.patterns import Patterns, check_same_points
 from metriscope.vq.measures.hamming import columns_of, compact_dtype, compiled, write_distances
 
-__all__ = ["FORMS", "heat_cosine", "pair_counts"]
+__all__ = ["FORMS", "cosine_from_counts", "counts_between", "heat_cosine", "pair_counts"]
+
+# Two networks on the same points.
+Networks = tuple[Patterns, Patterns]
 
 FORMS: dict[str, Callable[[np.ndarray], np.ndarray]] = {"distance": lambda d: d, "squared": np.square}
 
@@ -61,19 +64,43 @@ def heat_cosine(p: Patterns, q: Patterns, sigma2: ArrayLike, form: str = "distan
     >>> heat_cosine(p, p, [0.5, 2.0])
     array([1., 1.])
     """
+    _check(p, q)
+    heats = _heats(sigma2, form, (p.width, q.width))
+    if (p.width + 1) * (q.width + 1) > LARGEST:
+        return _cosine(*_tile_sums(p, q, heats))
+    return _cosine_of_counts(pair_counts(p, q), heats)
+
+
+def cosine_from_counts(
+    counts: Int64[np.ndarray, "h1 h2"], sigma2: ArrayLike, form: str = "distance"
+) -> Float64[np.ndarray, " t"]:
+    """Return :func:`heat_cosine` from the counts of :func:`pair_counts`.
+
+    >>> cosine_from_counts(np.diag([3, 4, 2]), 2.0)
+    array([1.])
+    """
+    return _cosine_of_counts(counts, _heats(sigma2, form, (counts.shape[0] - 1, counts.shape[1] - 1)))
+
+
+def _heats(sigma2: ArrayLike, form: str, widths: tuple[int, int]) -> list[Float64[np.ndarray, "t h"]]:
+    """Return both kernels at every distance and scale."""
     scales = np.atleast_1d(real_array(sigma2, "sigma2"))
     check_shape(scales.shape, "sigma2", "scales", None, empty=False)
     if not (scales > 0).all():
         raise ValueError(f"sigma2 must hold positive numbers, got {scales.min()}")
     one_of(form, "form", FORMS)
-    _check(p, q)
-    heats = [np.exp(-FORMS[form](np.arange(each.width + 1.0)) / scales[:, None]) for each in (p, q)]
-    if (p.width + 1) * (q.width + 1) > LARGEST:
-        both, first, second = _tile_sums(p, q, heats)
-    else:
-        counts = pair_counts(p, q).astype(np.float64)
-        both = np.einsum("ti,tj,ij->t", *heats, counts, optimize=True)
-        first, second = np.square(heats[0]) @ counts.sum(1), np.square(heats[1]) @ counts.sum(0)
+    return [np.exp(-FORMS[form](np.arange(width + 1.0)) / scales[:, None]) for width in widths]
+
+
+def _cosine_of_counts(
+    counts: Int64[np.ndarray, "h1 h2"], heats: list[Float64[np.ndarray, "t h"]]
+) -> Float64[np.ndarray, " t"]:
+    real = counts.astype(np.float64)
+    both = np.einsum("ti,tj,ij->t", *heats, real, optimize=True)
+    return _cosine(both, np.square(heats[0]) @ real.sum(1), np.square(heats[1]) @ real.sum(0))
+
+
+def _cosine(both: np.ndarray, first: np.ndarray, second: np.ndarray) -> Float64[np.ndarray, " t"]:
     return both / (np.sqrt(first) * np.sqrt(second))
 
 
@@ -105,12 +132,37 @@ def pair_counts(p: Patterns, q: Patterns) -> Int64[np.ndarray, "h1 h2"]:
            [0, 0, 2]])
     """
     _check(p, q)
-    shape = p.width + 1, q.width + 1
-    workers = max(1, min(workers_available(), _ALL_TABLES // (shape[0] * shape[1])))
-    total = sum(_over_pairs(p, q, lambda: np.zeros(shape, np.int64), _count, workers), np.zeros(shape, np.int64))
-    total *= 2
+    total = _counted(both := (p, q), both)
     total[0, 0] += len(p)
     return total
+
+
+def counts_between(first: Networks, second: Networks) -> Int64[np.ndarray, "h1 h2"]:
+    """Return the counts of the pairs of one point of ``first`` and one of ``second``, in both orders.
+
+    Both hold the same two networks, on points of their own: with the counts of either alone, these are the counts of
+    all points together.
+
+    >>> from metriscope.vq.capture.patterns import Layer
+    >>> p = Patterns((Layer("act", 2, "relu"),), np.array([[0], [64], [192]], np.uint8))
+    >>> counts_between((p[:1], p[:1]), (p[1:], p[1:]))
+    array([[0, 0, 0],
+           [0, 2, 0],
+           [0, 0, 2]])
+    """
+    for pair in (first, second):
+        _check(*pair)
+    for one, other in zip(first, second, strict=True):
+        if one.width != other.width:
+            raise ValueError(f"the patterns are of different networks: {one.width} bits against {other.width}")
+    return _counted(first, second)
+
+
+def _counted(rows: Networks, columns: Networks) -> Int64[np.ndarray, "h1 h2"]:
+    shape = rows[0].width + 1, rows[1].width + 1
+    workers = max(1, min(workers_available(), _ALL_TABLES // (shape[0] * shape[1])))
+    found = _over_pairs(rows, columns, lambda: np.zeros(shape, np.int64), _count, workers)
+    return 2 * sum(found, np.zeros(shape, np.int64))
 
 
 def _check(p: Patterns, q: Patterns) -> None:
@@ -126,38 +178,44 @@ def _tile_sums(p: Patterns, q: Patterns, heats: list[Float64[np.ndarray, "t h"]]
     def add(first: Any, second: Any, start: int, sums: Any) -> None:
         _add_heats(first, second, start, heats[0], heats[1], sums)
 
-    found = _over_pairs(p, q, lambda: np.zeros((3, scales)), add, workers_available())
+    both = p, q
+    found = _over_pairs(both, both, lambda: np.zeros((3, scales)), add, workers_available())
     return 2 * sum(found, np.zeros((3, scales))) + len(p)
 
 
 def _over_pairs(
-    p: Patterns, q: Patterns, empty: Callable[[], np.ndarray], add: Callable[..., None], workers: int
+    rows: Networks, columns: Networks, empty: Callable[[], np.ndarray], add: Callable[..., None], workers: int
 ) -> list[np.ndarray]:
-    """Return each thread's result of ``add(d1, d2, start, result)`` over tiles that cover every pair i < j once.
+    """Return each thread's result of ``add(d1, d2, start, result)`` over tiles that cover every pair once.
 
-    ``start`` is how far the tile's first column lies behind its first row: pairs with j + start > i are its own.
+    If ``rows`` and ``columns`` are the same points, these are the pairs i < j: ``start`` is how far the tile's first
+    column lies behind its first row, and pairs with j + start > i are its own.
     """
     # Largest tasks first, so that no thread starts a large one at the end.
-    tasks = iter(list(row_slices(len(p), _COLUMNS))[::-1])
+    tasks = iter(list(row_slices(len(columns[0]), _COLUMNS))[::-1])
 
     def work(_: int) -> np.ndarray:
         result = empty()
-        for columns in tasks:
-            _over_columns(p, q, columns, lambda first, second, start: add(first, second, start, result))
+        for part in tasks:
+            _over_columns(rows, columns, part, lambda first, second, start: add(first, second, start, result))
         return result
 
     return in_parallel(work, range(workers), workers)
 
 
-def _over_columns(p: Patterns, q: Patterns, columns: slice, add: Callable[..., None]) -> None:
-    """Call ``add`` with both networks' distances from ``columns`` to all points before ``columns.stop``."""
-    ready = [columns_of(each.packed[columns], compact_dtype(each.width)) for each in (p, q)]
+def _over_columns(first: Networks, second: Networks, columns: slice, add: Callable[..., None]) -> None:
+    """Call ``add`` with both networks' distances from some points of ``second`` to the points of ``first``.
+
+    If they are the same points, only to those before ``columns.stop``.
+    """
+    same = first is second
+    ready = [columns_of(each.packed[columns], compact_dtype(each.width)) for each in second]
     room = [np.empty((_ROWS, each.count), each.dtype) for each in ready]
-    for rows in row_slices(columns.stop, _ROWS):
+    for rows in row_slices(columns.stop if same else len(first[0]), _ROWS):
         tiles = [each[: rows.stop - rows.start] for each in room]
-        for patterns, each, tile in zip((p, q), ready, tiles, strict=True):
+        for patterns, each, tile in zip(first, ready, tiles, strict=True):
             write_distances(patterns.packed[rows], each, tile)
-        add(tiles[0], tiles[1], columns.start - rows.start)
+        add(tiles[0], tiles[1], columns.start - rows.start if same else _ROWS)
 
 
 @compiled

@@ -18,7 +18,16 @@ from jaxtyping import Float64, Int, Int64, UInt8, UInt32
 from metriscope.common.threads import in_parallel, row_slices, workers_available
 from metriscope.vq.measures.hamming import compiled, popcount, shared
 
-__all__ = ["ShuffledProducts", "products_and_sums", "project", "sign_products", "tables_of", "unit_sums"]
+__all__ = [
+    "Differences",
+    "ShuffledProducts",
+    "differences",
+    "products_and_sums",
+    "project",
+    "sign_products",
+    "tables_of",
+    "unit_sums",
+]
 
 # Transposed bits held at once, in bytes: the points of one pass, all units.
 _PASS = 1 << 24
@@ -54,12 +63,40 @@ class Products(NamedTuple):
     right: Int64[np.ndarray, " v"]
 
 
+class Differences(NamedTuple):
+    """Whole numbers of some points, which add up over sets of points: how many there are, and what their signs sum to.
+
+    ``different`` counts the points at which two units have different signs.
+    """
+
+    points: int
+    different: Counts
+    left: Sums
+    right: Sums
+
+    def plus(self, other: Differences) -> Differences:
+        """Return the numbers of both sets of points together."""
+        sums = self.left + other.left, self.right + other.right
+        return Differences(self.points + other.points, self.different + other.different, *sums)
+
+    def products(self) -> Products:
+        """Return Scᵀ Tc and the sums of signs; ``different`` is overwritten."""
+        return Products(_centered(self.different, self.left, self.right, self.points), self.left, self.right)
+
+
 def products_and_sums(a: Packed, b: Packed | None = None, rows: tuple[Rows, Rows] = (None, None)) -> Products:
     """Return Scᵀ Tc and the sums of signs for the signs S of ``a`` and T of ``b`` (of ``a`` itself without ``b``).
 
+    ``rows`` selects points of each side, in any order and possibly repeated.
+    """
+    return differences(a, b, rows).products()
+
+
+def differences(a: Packed, b: Packed | None = None, rows: tuple[Rows, Rows] = (None, None)) -> Differences:
+    """Return at how many points each unit of ``a`` differs from each of ``b``, or of ``a`` itself without ``b``.
+
     Two columns of N signs that differ in d places have the product N - 2 d: the bits are transposed, so that each
-    unit is a row of packed points, and the differences are counted exactly. ``rows`` selects points of each side,
-    in any order and possibly repeated.
+    unit is a row of packed points, and the differences are counted exactly.
     """
     count = len(a) if rows[0] is None else len(rows[0])
     shape = 8 * a.shape[1], 8 * (a if b is None else b).shape[1]
@@ -78,8 +115,7 @@ def products_and_sums(a: Packed, b: Packed | None = None, rows: tuple[Rows, Rows
     if b is None:
         _mirror(total)
         right = left
-    left, right = 2 * left - count, 2 * right - count
-    return Products(_centered(total, left, right, count), left, right)
+    return Differences(count, total, 2 * left - count, 2 * right - count)
 
 
 class ShuffledProducts:

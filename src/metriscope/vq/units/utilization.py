@@ -13,6 +13,7 @@ a positive scale of a unit; reordering units reorders the rows. Flipping a unit'
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias, get_args
 
@@ -25,7 +26,16 @@ from metriscope.common.validation import instance, integer, number, one_of
 from metriscope.vq.capture.capture import capture
 from metriscope.vq.capture.patterns import Layer, Patterns
 
-__all__ = ["STATUSES", "By", "Utilization", "UtilizationTracker", "utilization"]
+__all__ = [
+    "STATUSES",
+    "By",
+    "UnitColumns",
+    "Utilization",
+    "UtilizationTracker",
+    "check_rare_and_by",
+    "tabulated",
+    "utilization",
+]
 
 By: TypeAlias = Literal["unit", "channel"]
 Counts = Int64[np.ndarray, " u"]
@@ -144,19 +154,47 @@ def utilization(p: Patterns, rare: float = 0.01, by: By = "unit") -> Utilization
     """
     if len(instance(p, "p", Patterns)) == 0 or p.width == 0:
         raise ValueError(f"utilization needs at least one point and one unit, got {len(p)} and {p.width}")
-    _check(rare, by)
-    parts, pools = [], [_pool_table(p.packed[:0], Layer("", 0, "max_pool", shape=(0,)))]
-    for span, layer in zip(p.spans, p.layers, strict=True):
+    check_rare_and_by(rare, by)
+    counted = [_counted(p.packed[:, span], layer) for span, layer in zip(p.spans, p.layers, strict=True)]
+    return tabulated(len(p), p.layers, counted, rare, by)
+
+
+@dataclass(frozen=True)
+class UnitColumns:
+    """What is known of each bit of a layer over all points.
+
+    ``counts`` says how often it is 1. ``digests`` are equal for bits that are equal or opposite at every point; of
+    these, the bits that are equal have the same ``side``.
+    """
+
+    counts: Counts
+    digests: UInt8[np.ndarray, "u h"]
+    side: Bool[np.ndarray, " u"]
+
+
+def tabulated(points: int, layers: Sequence[Layer], counted: Sequence[UnitColumns], rare: float, by: By) -> Utilization:
+    """Return the utilization of layers of which the columns are known."""
+    nothing = UnitColumns(np.zeros(0, np.int64), np.zeros((0, 16), np.uint8), np.zeros(0, bool))
+    parts, pools = [], [_pool_table(nothing, 0, Layer("", 0, "max_pool", shape=(0,)))]
+    for layer, columns in zip(layers, counted, strict=True):
         if layer.kind in _POOLS:
-            pools.append(_pool_table(p.packed[:, span], layer))
+            pools.append(_pool_table(columns, points, layer))
         else:
-            parts.append(_layer_table(p.packed[:, span], layer, rare, by))
-    parts = parts or [_layer_table(p.packed[:, :0], Layer("", 0, "relu", shape=(0,)), rare, by)]
-    columns = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
-    return Utilization(points=len(p), rare=rare, pools=pd.concat(pools, ignore_index=True), **columns)
+            parts.append(_layer_table(columns, points, layer, rare, by))
+    parts = parts or [_layer_table(nothing, points, Layer("", 0, "relu", shape=(0,)), rare, by)]
+    table = {key: np.concatenate([part[key] for part in parts]) for key in parts[0]}
+    return Utilization(points=points, rare=rare, pools=pd.concat(pools, ignore_index=True), **table)
 
 
-def _check(rare: float, by: str) -> None:
+def _counted(packed: UInt8[np.ndarray, "n b"], layer: Layer) -> UnitColumns:
+    if layer.kind in _POOLS:
+        return UnitColumns(_counts(packed, layer.width), np.zeros((0, 16), np.uint8), np.zeros(0, bool))
+    start = np.unpackbits(packed[0], count=layer.width).astype(bool)
+    return UnitColumns(*_count_and_hash(packed, layer.width), start)
+
+
+def check_rare_and_by(rare: float, by: str) -> None:
+    """Check that ``rare`` is a share, and ``by`` one of its choices."""
     number(rare, "rare", "[0, 1]")
     one_of(by, "by", get_args(By))
 
@@ -171,19 +209,17 @@ def _groups(layer: Layer, by: str) -> Int64[np.ndarray, "c q k"]:
     return np.moveaxis(by_place, layer.channel_axis, 0).reshape(channels, -1, layer.bits_per_unit)
 
 
-def _layer_table(packed: UInt8[np.ndarray, "n b"], layer: Layer, rare: float, by: By) -> dict[str, np.ndarray]:
+def _layer_table(columns: UnitColumns, points: int, layer: Layer, rare: float, by: By) -> dict[str, np.ndarray]:
     groups = _groups(layer, by)
-    counts, digests = _count_and_hash(packed, layer.width)
     # Integers decide: a share that rounds to 0 or 1 must not make a unit dead or always on.
-    by_bit, cases = counts[groups].sum(1), groups.shape[1] * len(packed)
+    by_bit, cases = columns.counts[groups].sum(1), groups.shape[1] * points
     lower, upper = by_bit[:, 0], by_bit[:, -1]
     shrinks, ends = layer.kind in _SHRINK, layer.bits_per_unit > 1 and layer.kind not in _SHRINK
     on = cases - lower + upper if shrinks else lower
     active = on / cases
     conditions = [on == 0, (upper == cases) & ends, on == cases, active < rare]
     status = np.select(conditions, ["dead", "saturated", "always on", "rare"], "active")
-    start = np.unpackbits(packed[0], count=layer.width).astype(bool)
-    same, opposite = _partners(digests[groups], start[groups], (on > 0) & (on < cases), layer.kind)
+    same, opposite = _partners(columns.digests[groups], columns.side[groups], (on > 0) & (on < cases), layer.kind)
     found = {"layer": np.full(len(groups), layer.name, dtype=object), "unit": np.arange(len(groups)), "active": active}
     saturated = upper / cases if ends else np.full(len(groups), np.nan)
     return {
@@ -195,12 +231,12 @@ def _layer_table(packed: UInt8[np.ndarray, "n b"], layer: Layer, rare: float, by
     }
 
 
-def _pool_table(packed: UInt8[np.ndarray, "n b"], layer: Layer) -> pd.DataFrame:
+def _pool_table(found: UnitColumns, points: int, layer: Layer) -> pd.DataFrame:
     """Return how many elements of each window of a pool ever win, and how often the most frequent winner does."""
-    wins = _counts(packed, layer.width).reshape(-1, layer.bits_per_unit)
+    wins = found.counts.reshape(-1, layer.bits_per_unit)
     columns = {"layer": np.full(len(wins), layer.name, dtype=object), "window": np.arange(len(wins))}
     columns |= {"elements": np.full(len(wins), layer.bits_per_unit), "winners": (wins > 0).sum(1)}
-    return pd.DataFrame({**columns, "top": wins.max(1, initial=0) / max(len(packed), 1)})
+    return pd.DataFrame({**columns, "top": wins.max(1, initial=0) / max(points, 1)})
 
 
 def _counts(packed: UInt8[np.ndarray, "n b"], width: int) -> Counts:
@@ -295,7 +331,7 @@ class UtilizationTracker:
 
     def __init__(self, model: Any, x: Any, every: int = 1, rare: float = 0.01, by: By = "unit", **options: Any) -> None:
         self.model, self.x, self.every = model, x, integer(every, "every")
-        _check(rare, by)
+        check_rare_and_by(rare, by)
         self.rare, self.by, self.options = rare, by, options
         self.records: dict[int, Utilization] = {}
 

@@ -1,0 +1,164 @@
+"""Comparisons of two networks whose points come in shards: update with a shard, merge two states, compute at the end.
+
+Axes: U, V bits of the networks, H1, H2 their distances. A state holds sums of whole numbers, so that neither the
+shards nor the order of merging changes a bit of what is computed. No state keeps a point.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+from jaxtyping import Float64, Int64
+from numpy.typing import ArrayLike
+
+from metriscope.common.validation import instance
+from metriscope.vq.capture.patterns import Patterns, check_same_points
+from metriscope.vq.measures.alignment import Alignment, aligned, check_estimator, whole
+from metriscope.vq.measures.centered_kernels import KernelPair, Signs, Totals, side_of, totals_of
+from metriscope.vq.measures.heat import Networks, cosine_from_counts, counts_between, pair_counts
+from metriscope.vq.measures.kernel import check_same_layers
+from metriscope.vq.measures.sign_products import Differences, differences
+
+__all__ = ["AlignmentState", "PairState"]
+
+
+class _Networks:
+    """The layers of two networks, which all shards share."""
+
+    def __init__(self) -> None:
+        self._empty: Networks | None = None
+
+    def _check_networks(self, p: Patterns, q: Patterns) -> None:
+        if self._empty is None:
+            self._empty = p[:0], q[:0]
+        for mine, theirs in zip(self._empty, (p, q), strict=True):
+            check_same_layers(mine.layers, theirs.layers)
+
+    def _networks(self) -> Networks:
+        if self._empty is None:
+            raise ValueError("the state has seen no points yet; update it with some first")
+        return self._empty
+
+
+class AlignmentState(_Networks):
+    """The :func:`alignment` of two networks over shards of points.
+
+    The state takes 8 bytes for each pair of units, within and across the networks. Values are those of all points at
+    once; permutations and intervals need the points, and are not computed.
+
+    Examples
+    --------
+    >>> from metriscope.vq.capture.patterns import Layer
+    >>> p = Patterns((Layer("act", 8, "relu"),), np.array([[0], [1], [3], [7], [15]], np.uint8))
+    >>> first, second = AlignmentState().update(p[:2], p[:2]), AlignmentState().update(p[2:], p[2:])
+    >>> first.merge(second).compute().value
+    1.0
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._found: tuple[Differences, ...] = ()
+
+    def update(self, p: Patterns, q: Patterns) -> AlignmentState:
+        """Add the patterns of two networks on the points of one shard, and return the state."""
+        check_same_points(p, q)
+        self._check_networks(p, q)
+        if len(p):
+            self._add((differences(p.packed, q.packed), differences(p.packed), differences(q.packed)))
+        return self
+
+    def merge(self, other: AlignmentState) -> AlignmentState:
+        """Add the points of another state, and return this one."""
+        if instance(other, "other", AlignmentState)._empty is not None:
+            self._check_networks(*other._networks())
+            self._add(other._found)
+        return self
+
+    def _add(self, found: tuple[Differences, ...]) -> None:
+        if self._found and found:
+            found = tuple(mine.plus(theirs) for mine, theirs in zip(self._found, found, strict=True))
+        self._found = found or self._found
+
+    def compute(self, estimator: str = "debiased", by_layer: bool = False) -> Alignment:
+        """Return the alignment of all points so far, whole or ``by_layer``, as :func:`alignment` does."""
+        check_estimator(estimator)
+        sides = [side_of(each, by_layer) for each in self._networks()]
+        if not self._found:
+            raise ValueError("an alignment needs at least two points, got 0")
+        cross = totals_of(_copied(self._found[0]), *sides)
+        alone = [_alone(found, side) for found, side in zip(self._found[1:], sides, strict=True)]
+        pair = KernelPair((sides[0], sides[1]), cross, (alone[0], alone[1]), estimator)
+        value = pair.cosines(cross.product(estimator))
+        nothing = np.full((2, *value.shape), np.nan)
+        found = aligned(pair, value, np.empty((0, *value.shape)), nothing[0], nothing)
+        return found if by_layer else whole(found)
+
+
+def _copied(found: Differences) -> Differences:
+    return found._replace(different=found.different.copy())
+
+
+def _alone(found: Differences, side: Signs) -> list[Totals]:
+    """Return the totals of each group of a side with itself."""
+    totals = []
+    for span, group in zip(side.spans, side.groups(), strict=True):
+        bits = slice(8 * span.start, 8 * span.stop)
+        own = Differences(
+            found.points, np.array(found.different[bits, bits], order="C"), found.left[bits], found.right[bits]
+        )
+        totals.append(totals_of(own, group, group))
+    return totals
+
+
+class PairState(_Networks):
+    """The :func:`pair_counts` of two networks over shards of points, and the :func:`heat_cosine` from them.
+
+    Every shard is given once alone, and every two shards once together, in any order and to any state. Shards in
+    files make these independent tasks: of S shards, S (S + 1) / 2.
+
+    Examples
+    --------
+    >>> from metriscope.vq.capture.patterns import Layer
+    >>> p = Patterns((Layer("act", 8, "relu"),), np.array([[0], [1], [3]], np.uint8))
+    >>> one, two = (p[:1], p[:1]), (p[1:], p[1:])
+    >>> PairState().update(*one).merge(PairState().update(*two)).update_between(one, two).compute(2.0)
+    array([1.])
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.points = 0
+        self.counts: Int64[np.ndarray, "h1 h2"] = np.zeros((0, 0), np.int64)
+
+    def update(self, p: Patterns, q: Patterns) -> PairState:
+        """Add the pairs within one shard, and return the state."""
+        self._check_networks(p, q)
+        return self._add(pair_counts(p, q), len(p))
+
+    def update_between(self, first: Networks, second: Networks) -> PairState:
+        """Add the pairs of a point of one shard and a point of another, and return the state."""
+        for pair in (first, second):
+            self._check_networks(*pair)
+        return self._add(counts_between(first, second), 0)
+
+    def merge(self, other: PairState) -> PairState:
+        """Add the pairs of another state, and return this one."""
+        if instance(other, "other", PairState)._empty is None:
+            return self
+        self._check_networks(*other._networks())
+        return self._add(other.counts, other.points)
+
+    def _add(self, counts: Int64[np.ndarray, "h1 h2"], points: int) -> PairState:
+        self.points += points
+        self.counts = self.counts + counts if self.counts.size else counts
+        return self
+
+    def compute(self, sigma2: ArrayLike, form: str = "distance") -> Float64[np.ndarray, " t"]:
+        """Return :func:`heat_cosine` of all points; raise ``ValueError`` if some pairs are missing or came twice."""
+        self._networks()
+        pairs = int(self.counts.sum())
+        if pairs != self.points**2:
+            raise ValueError(
+                f"{self.points:,} points make {self.points**2:,} pairs, got {pairs:,}: "
+                "update once for every shard, and once between every two"
+            )
+        return cosine_from_counts(self.counts, sigma2, form)
