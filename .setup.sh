@@ -12,14 +12,46 @@ find_python() {
     return 1
 }
 
+# Whether PyTorch's own index of CPU builds answers; a few seconds at most. On Linux, PyPI has only the build with CUDA.
+cpu_index=https://download.pytorch.org/whl/cpu
+cpu_index_answers() {
+    .venv/bin/python - "$cpu_index/torch/" 2>/dev/null <<'END'
+import signal, sys, urllib.request
+signal.alarm(8)
+urllib.request.urlopen(sys.argv[1], timeout=4).close()
+END
+}
+
+has_nvidia() {
+    [ -e /proc/driver/nvidia ] || [ -e /dev/dxg ] || command -v nvidia-smi >/dev/null
+}
+
+# PyTorch in the pinned version without CUDA, where that is a choice: quietly left to pip's own index if it fails.
+setup_torch() {
+    pinned=$(sed -n 's/^torch==\([0-9.]*\).*/\1/p' constraints.txt)
+    if [ "$(uname -s)" != Linux ] || [ "$(uname -m)" != x86_64 ]; then
+        echo "PyTorch $pinned: a download of a few hundred megabytes; all other packages together take about 400 MB." >&2
+    elif has_nvidia; then
+        echo "PyTorch $pinned with CUDA, as there is an NVIDIA GPU: a download of several gigabytes." >&2
+    elif cpu_index_answers; then
+        echo "PyTorch $pinned for the CPU: a download of 190 MB; all other packages together take about 400 MB." >&2
+        .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --timeout 15 --retries 1 \
+            --index-url "$cpu_index" "torch==$pinned" 2>/dev/null || true
+    else
+        echo "PyTorch $pinned: a download of 190 MB, or of gigabytes if pip's index has only the build with CUDA," >&2
+        echo "because PyTorch's own index of CPU builds ($cpu_index) was not reached." >&2
+    fi
+}
+
 setup() {
     python=$(find_python)
     want=$({ "$python" -VV; pwd; cat pyproject.toml constraints.txt; } | cksum)
     if [ -x .venv/bin/metriscope ] && [ "$(cat .venv/installed 2>/dev/null)" = "$want" ]; then
         return
     fi
-    echo "Setting up .venv (once; a few minutes, most of it PyTorch) ..." >&2
+    echo "Setting up .venv (once; a few minutes, most of it downloads) ..." >&2
     "$python" -m venv --clear .venv
+    setup_torch
     .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt -e '.[dev]'
     # Written last: an interrupted set-up is begun again.
     echo "$want" > .venv/installed

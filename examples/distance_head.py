@@ -1,4 +1,4 @@
-"""Give a CNN a distance head and a start from data, and compare it with a linear head on digits and strangers."""
+"""Give a CNN a distance head and a start from data; compare it with a linear head on known and unseen digits."""
 
 import torch
 from sklearn.metrics import roc_auc_score
@@ -37,4 +37,4 @@ for name in ("linear", "offset-l2"):
         auroc = roc_auc_score(torch.arange(len(sure)) < len(known), sure)
         scores.append((right, ms.functional.expected_calibration_error(known, y[new]), auroc))
     found = torch.tensor(scores).mean(0)
-    print(f"{name}: {found[0]:.1%} right, calibration error {found[1]:.3f}, AUROC of strangers {found[2]:.3f}")
+    print(f"{name}: {found[0]:.1%} right, calibration error {found[1]:.3f}, AUROC of unseen digits {found[2]:.3f}")

@@ -5,6 +5,11 @@ import random
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings
+
+# A busy machine is no failure: no test has a time limit, and hypothesis would give every example 0.2 seconds.
+settings.register_profile("metriscope", deadline=None)
+settings.load_profile("metriscope")
 
 
 def pytest_addoption(parser):

@@ -72,7 +72,7 @@ def test_a_distance_head_learns_the_digits(printed):
 
 def test_a_distance_head_started_from_data_spots_strangers_better_than_a_linear_head(printed):
     text = printed["distance_head"]
-    linear, distance = numbers(text, "AUROC of strangers")
+    linear, distance = numbers(text, "AUROC of unseen digits")
     assert distance > linear
     assert min(float(share) for share in re.findall(r": ([\d.]+)%", text)) > 90
     assert max(numbers(text, "calibration error")) < 0.05

@@ -20,7 +20,7 @@ ORDER += ("reading", "report", "studies", "cli")
 # The package's own module opens the door to all the others: whoever imports through it may load anything.
 TOP = ORDER.index("cli")
 LEVELS = {name: level for level, name in enumerate(ORDER)}
-LEVELS |= dict.fromkeys(("benching", "benchmarks", "demo", "__main__"), TOP)
+LEVELS |= dict.fromkeys(("benching", "benchmarks", "commands", "demo", "__main__"), TOP)
 # The estimators stand beside the patterns: both are what builders and readers of networks call.
 LEVELS["sklearn"] = LEVELS["vq"]
 HEAVY = {"torch", "numpy", "numba", "pandas", "matplotlib", "scipy", "sklearn", "pyarrow"}

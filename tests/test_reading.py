@@ -14,6 +14,7 @@ from metriscope.reading.networks import network_name
 from metriscope.reading.points import UserPoints
 from metriscope.vq import Patterns
 from metriscope.vq.capture.patterns import Layer
+from metriscope.vq.capture.storage import sealed
 
 SOURCE = """
 from torch import nn
@@ -130,7 +131,8 @@ def save(path, points=40, layers=ONE_LAYER, ids=None, fill=0):
 
 def broken_index(path, **fields):
     index = json.loads((path / "index.json").read_text())
-    (path / "index.json").write_text(json.dumps(index | fields))
+    del index["format"], index["sha256"]
+    (path / "index.json").write_bytes(sealed(index | fields))
 
 
 def flipped(path):
@@ -143,7 +145,7 @@ def flipped(path):
 def strange_shape(path):
     index = json.loads((path / "index.json").read_text())
     index["layers"][0]["width"] = -8
-    (path / "index.json").write_text(json.dumps(index))
+    broken_index(path, layers=index["layers"])
 
 
 def headless(path):
@@ -161,7 +163,7 @@ DAMAGES = {
     "a flipped bit": (flipped, "cannot load the patterns from saved: .* its content is not what was written"),
     "another count": (lambda p: broken_index(p, points=7), "cannot load the patterns from saved: .*7 points"),
     "a negative width": (strange_shape, "cannot load the patterns from saved: "),
-    "no header": (headless, "saved is not a folder of saved patterns: "),
+    "no header": (headless, "cannot load the patterns from saved: .* not safetensors"),
 }
 
 
@@ -192,7 +194,7 @@ def test_a_damaged_folder_of_patterns_is_one_sentence(damage, place, capsys):
         ({"points": 0}, [], "saved holds patterns of no points"),
         ({"layers": (Layer("1", 4, "relu"), Layer("void", 0, "relu"))}, [], "saved holds no signs in layer 'void'"),
         ({"layers": ()}, [], "saved holds no signs: it has no layers"),
-        ({"fill": 255}, [], "saved holds more signs than the 4 of layer '1'"),
+        ({"fill": 255}, [], "saved is not a folder of saved patterns: layer '1' has 4 bits per point, but bits beyond"),
         ({"points": 30}, ["--data", "x.npy"], "saved holds patterns of 30 points, but --data has 40"),
     ],
 )
@@ -245,7 +247,7 @@ def leave(place):
         (damaged, ["nets.py:net", "--weights", "w.safetensors"], "w.safetensors is not a complete safetensors file"),
         (with_nan, ["nets.py:net"], "x.npy holds NaN or infinite values"),
         (cut, ["nets.py:net"], "x.npy is not a complete .npy file of numbers"),
-        (objects, ["nets.py:net"], "x.npy is not a complete .npy file of numbers"),
+        (objects, ["nets.py:net"], "x.npy holds Python objects, which are not read: save numbers"),
         (leave, ["nets.py:net", "--layers", "gone*"], ""),
         (leave, ["nets.py:net", "--labels", "x.npy"], "x.npy holds an array of shape (40, 3), not one label for each"),
     ],

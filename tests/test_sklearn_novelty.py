@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 from sklearn.covariance import EmpiricalCovariance, LedoitWolf, ShrunkCovariance
@@ -33,7 +33,6 @@ def pieces(draw):
     return np.split(x, np.cumsum(sizes)[:-1])
 
 
-@settings(deadline=None)
 @given(parts=pieces())
 def test_moments_joined_piece_by_piece_are_those_of_the_whole(parts):
     joined, whole = moments(parts[0]), moments(np.concatenate(parts))
@@ -45,7 +44,6 @@ def test_moments_joined_piece_by_piece_are_those_of_the_whole(parts):
         np.testing.assert_allclose(getattr(joined, name), getattr(whole, name), rtol=1e-9, atol=1e-9 * scale**power)
 
 
-@settings(deadline=None)
 @given(parts=pieces())
 def test_shrinkage_from_moments_is_that_of_ledoit_and_wolf(parts):
     x = np.concatenate(parts)
@@ -163,7 +161,6 @@ def test_there_is_no_threshold_before_the_first_point():
         _ = MahalanobisNovelty().offset_
 
 
-@settings(deadline=None)
 @given(first=st.integers(0, 2**40))
 def test_priorities_are_even_and_those_of_their_places(first):
     places = np.arange(first, first + 1000)

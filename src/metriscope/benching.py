@@ -5,9 +5,12 @@ Each first prints :func:`processor`, because times depend on the processor.
 
 from __future__ import annotations
 
+import io
 import os
 import platform
 import runpy
+from collections.abc import Callable
+from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 
 __all__ = ["benchmarks", "processor", "run_benchmarks"]
@@ -25,14 +28,22 @@ def benchmarks() -> dict[str, Path]:
     return {path.stem: path for path in sorted(_folder().glob("*.py")) if not path.stem.startswith("_")}
 
 
-def run_benchmarks(name: str = "") -> int:
-    """Run one benchmark, or all if ``name`` is empty."""
+def run_benchmarks(
+    name: str = "", announce: Callable[[str], None] = lambda line: None, kept: bool = False
+) -> dict[str, list[str]]:
+    """Run one benchmark, or all if ``name`` is empty; return the lines of each, which are not printed if ``kept``."""
     found = benchmarks()
     if name and name not in found:
         raise ValueError(f"unknown benchmark {name!r}: there are {', '.join(found) or 'none'}")
-    for path in [found[name]] if name else found.values():
-        runpy.run_path(str(path), run_name="__main__")
-    return 0
+    chosen = {name: found[name]} if name else found
+    lines = {}
+    for at, (each, path) in enumerate(chosen.items(), 1):
+        announce(f"benchmark {each} ({at} of {len(chosen)}), which takes minutes")
+        printed = io.StringIO()
+        with redirect_stdout(printed) if kept else nullcontext():
+            runpy.run_path(str(path), run_name="__main__")
+        lines[each] = printed.getvalue().splitlines()
+    return lines
 
 
 def processor() -> str:

@@ -15,7 +15,7 @@ import torch
 from jaxtyping import Float32, Int64, UInt32
 from torch import Tensor
 
-from metriscope.common.validation import integer, number
+from metriscope.common.validation import described, integer, number, whole_array
 
 __all__ = ["cuda_advance", "cuda_integers", "cuda_normal", "cuda_uniform", "derive", "philox", "stream"]
 
@@ -83,6 +83,11 @@ def stream(seed: int, *names: str | int, device: str | torch.device = "cpu") -> 
     torch.Generator
         A generator seeded with ``derive(seed, *names)``.
 
+    Raises
+    ------
+    ValueError
+        If a name contains the character that separates names, U+001F.
+
     Examples
     --------
     >>> torch.rand(2, generator=stream(7, "noise")).equal(torch.rand(2, generator=stream(7, "noise")))
@@ -106,11 +111,20 @@ def philox(counter: UInt32[np.ndarray, "*n 4"], key: tuple[int, int]) -> UInt32[
     array of shape (..., 4)
         Random 32-bit words.
 
+    Raises
+    ------
+    ValueError
+        If ``counter`` does not hold whole numbers of 32 bits, four per row.
+
     Examples
     --------
     >>> [hex(word) for word in philox(np.zeros(4, dtype=np.uint32), (0, 0)).tolist()]
     ['0x6627e8d5', '0xe169c58d', '0xbc57ac4c', '0x9b00dbd8']
     """
+    return _philox(whole_array(counter, "counter", "* 4", high=1 << 32), key)
+
+
+def _philox(counter: np.ndarray, key: tuple[int, int]) -> np.ndarray:
     x0, x1, x2, x3 = np.moveaxis(np.asarray(counter, dtype=np.uint64), -1, 0)
     for i in range(ROUNDS):
         k0, k1 = (np.uint64((k + i * step) & 0xFFFFFFFF) for k, step in zip(key, INCREMENTS, strict=True))
@@ -125,14 +139,19 @@ def cuda_advance(count: int, threads: int | None = None) -> int:
     Parameters
     ----------
     count : int
-        The numbers drawn by the call.
+        How many numbers the call draws.
     threads : int, optional
-        The largest number of threads that the GPU runs at once; without it, more than ``count``.
+        The largest number of threads that the GPU runs at once; None if it is larger than ``count``.
 
     Returns
     -------
     int
         A multiple of 4.
+
+    Raises
+    ------
+    ValueError
+        If ``count`` or ``threads`` is out of range.
 
     Examples
     --------
@@ -152,7 +171,7 @@ def _grid(count: int, threads: int | None) -> int:
 def _words(
     count: int, seed: int, offset: int, threads: int | None
 ) -> tuple[UInt32[np.ndarray, "n 4"], Int64[np.ndarray, " n"]]:
-    """Return the four words that the generator gives for each number, and which of the four outputs is the number's.
+    """Return the four words that the generator gives for each number, and which of the four becomes that number.
 
     With T threads, thread i gives its four outputs to the elements i, i + T, i + 2 T and i + 3 T of a tensor, and then
     continues at i + 4 T with the next counter.
@@ -161,13 +180,14 @@ def _words(
     offset = integer(offset, "offset", least=0)
     if offset % PER_CALL:
         raise ValueError(f"offset must be a multiple of {PER_CALL}, as in PyTorch's CUDA generator, got {offset}")
-    if seed >= 2**64:
-        raise ValueError(f"seed must be less than 2**64, got {seed}")
+    for name, given in (("seed", seed), ("offset", offset)):
+        if given >= 2**64:
+            raise ValueError(f"{name} must be less than 2**64, got {described(given)}")
     grid, elements = _grid(count, threads), np.arange(count)
     passes = offset // PER_CALL + elements // (PER_CALL * grid)
     thread, zero = elements % grid, np.zeros_like(elements)
     counter = np.stack([passes & 0xFFFFFFFF, passes >> 32, thread, zero], axis=-1).astype(np.uint32)
-    return philox(counter, (seed & 0xFFFFFFFF, seed >> 32)), elements // grid % PER_CALL
+    return _philox(counter, (seed & 0xFFFFFFFF, seed >> 32)), elements // grid % PER_CALL
 
 
 def _unit(words: UInt32[np.ndarray, " n"]) -> Float32[np.ndarray, " n"]:
@@ -210,7 +230,8 @@ def cuda_uniform(
 
     Notes
     -----
-    Never compared with a GPU here; the last bit may differ if the GPU rounds the product before the sum.
+    These numbers were not compared with those of a real GPU; the last bit may differ if the GPU rounds the product
+    before the sum.
 
     Examples
     --------
@@ -282,7 +303,7 @@ def cuda_integers(
     threads : int, optional
         The largest number of threads that the GPU runs at once; see :func:`cuda_uniform`.
     high : int
-        One more than the largest number, at most 2**32 - 1: beyond, PyTorch draws in another way.
+        One more than the largest number, at most 2**32 - 1; for larger values PyTorch draws in another way.
 
     Returns
     -------
@@ -300,5 +321,5 @@ def cuda_integers(
     [541, 97, 191]
     """
     if integer(high, "high") >= 2**32:
-        raise ValueError(f"high must be less than 2**32, got {high}")
+        raise ValueError(f"high must be less than 2**32, got {described(high)}")
     return torch.from_numpy(_chosen(*_words(count, seed, offset, threads)).astype(np.int64) % high)

@@ -198,13 +198,74 @@ def test_the_keyboard_moves_the_point_within_the_square_and_pins_it(visit):
     assert places(page) == [pytest.approx((-0.08, 0.42)), pytest.approx((1, 0.42))]
 
 
-def test_a_tap_pins_the_anchor_and_panels_stack_on_a_phone(visit):
-    page = visit(viewport={"width": 390, "height": 844}, has_touch=True, is_mobile=True, device_scale_factor=2)
+PHONE = {"viewport": {"width": 390, "height": 844}, "has_touch": True, "is_mobile": True, "device_scale_factor": 2}
+
+
+def drag(page, start, end):
+    """Move one finger from place to place in small steps."""
+    fingers = page.context.new_cdp_session(page)
+    steps = np.linspace(start, end, 9)
+    for kind, (x, y) in zip(["touchStart", *["touchMove"] * 8], steps, strict=True):
+        fingers.send("Input.dispatchTouchEvent", {"type": kind, "touchPoints": [{"x": x, "y": y}]})
+    fingers.send("Input.dispatchTouchEvent", {"type": "touchEnd", "touchPoints": []})
+
+
+def test_a_finger_drags_the_ring_and_scrolls_the_page_beside_it(visit):
+    page = visit(**PHONE)
+    page.locator("#panel-vq").scroll_into_view_if_needed()
+    ring = places(page)[1]
+    drag(page, screen_place(page, "vq", *ring), screen_place(page, "vq", -0.3, 0.5))
+    assert places(page)[1] == pytest.approx((-0.3, 0.5), abs=0.02)
     page.touchscreen.tap(*screen_place(page, "vq", 0.4, -0.2))
-    assert places(page) == [pytest.approx((0.4, -0.2), abs=0.02)] * 2
-    left = [page.locator(f"#panel-{key}").bounding_box()["x"] for key in ("vq", "graph", "euclid")]
-    assert len(set(left)) == 1
+    assert places(page) == [(0, 0), pytest.approx((0.4, -0.2), abs=0.02)]
+    page.get_by_role("button", name="Pin the anchor here").tap()
+    assert places(page)[0] == pytest.approx((0.4, -0.2), abs=0.02)
+    page.locator("#panel-vq").scroll_into_view_if_needed()
+    before = page.evaluate("scrollY")
+    x, y = screen_place(page, "vq", -0.6, 0.1)
+    drag(page, (x, y), (x, y - 200))
+    page.wait_for_function("before => scrollY > before", arg=before)
+    assert places(page)[1] == pytest.approx((0.4, -0.2), abs=0.02)
+
+
+def test_a_phone_shows_one_distance_at_a_time(visit):
+    page = visit(**PHONE)
+    for tab, shown in (("VQ", "vq"), ("Regions", "graph"), ("Euclid", "euclid")):
+        page.get_by_role("button", name=tab, exact=True).tap()
+        assert [key for key in ("vq", "graph", "euclid") if page.locator(f"#panel-{key}").is_visible()] == [shown]
+        assert page.evaluate(f"document.querySelector('#panel-{shown} .heat').width") > 300
     assert page.evaluate("document.documentElement.scrollWidth") <= 390
+
+
+def counts(page):
+    page.evaluate("() => new Promise(requestAnimationFrame)")
+    return [int(page.locator(f"#panel-{key} .value").inner_text()) for key in ("vq", "graph")]
+
+
+def test_presets_show_what_depth_changes(visit):
+    page = visit()
+    page.get_by_role("button", name="fewer units than borders").click()
+    vq, graph = counts(page)
+    assert vq < graph
+    assert ask(page, "select", {})["shape"] == "deep"
+    page.get_by_role("button", name="units and borders agree").click()
+    vq, graph = counts(page)
+    assert vq == graph > 1
+
+
+def test_the_address_keeps_network_ring_and_cross(visit):
+    page = visit()
+    ask(page, "select", {"shape": "deep"})
+    ask(page, "pin", 0.25, -0.5)
+    page.wait_for_function("() => location.hash.includes('ring')")
+    before = page.evaluate("location.hash")
+    page.mouse.move(*screen_place(page, "vq", -0.2, 0.6))
+    page.locator("#panel-vq .marks").press("ArrowUp")
+    page.wait_for_function("before => location.hash !== before", arg=before)
+    seen = places(page)
+    page.reload()
+    assert places(page) == [pytest.approx(pair, abs=0.006) for pair in seen]
+    assert ask(page, "select", {})["shape"] == "deep"
 
 
 def test_sliders_weigh_and_the_button_resets(visit):

@@ -21,6 +21,9 @@ MACHINERY = re.compile(
 # What the user's own model says of data that it cannot take follows behind this.
 MODEL = re.compile(r"the model does not run on [^:]*")
 OTHER_PRECISION = ("float32 tensor", "bfloat16 tensor", "infinite float32 tensor")
+RUN_A_MODEL = frozenset(("capture", "capture_shards", "describe", "local_complexity", "read_layer", "similarity"))
+RUN_A_MODEL |= {"UtilizationTracker", "TrainingTracker"}
+RUN_A_MODEL |= {f"LayerNovelty.{name}" for name in ("partial_fit", "score", "calibrate")}
 ANY_AXES = ("two axes more", "no axes", "no axes, tensor", "single number")
 
 
@@ -86,13 +89,12 @@ def _is_clear(case: Case, error: Exception) -> bool:
 
 def _is_pytorchs(case: Case, kind: Kind) -> bool:
     """Say whether it is up to PyTorch: a layer's forward pass takes the precision that it has."""
-    return case.name == "Mahalanobis.forward" and kind.name in OTHER_PRECISION
+    return case.name in ("Mahalanobis.forward", "cosine.forward", "stacked_forward") and kind.name in OTHER_PRECISION
 
 
 def _is_unfit(case: Case, kind: Kind) -> bool:
     """Say whether a function may refuse what others take: a model is given tensors in the precision they have."""
-    runs_model = case.name in ("capture", "describe", "local_complexity")
-    return runs_model and kind.name in OTHER_PRECISION
+    return case.name in RUN_A_MODEL and kind.name in OTHER_PRECISION
 
 
 def _result_fault(case: Case, kind: Kind, found, expected) -> str:

@@ -10,23 +10,31 @@ import torch
 from torch import nn
 
 import metriscope as ms
-from common.cases import CASES, COV, LABELS, MEAN, PATTERNS, POINTS, WEIGHT, linear, network
+from common.cases import COV, LABELS, MEAN, PATTERNS, POINTS, WEIGHT, linear, network
 from common.odd import kinds_of
 from common.outcomes import outcomes
+from common.public_calls import EVERY_CASE, without_row
 from metriscope import data, functional, probes
 from metriscope.functional import Moments
 from metriscope.rng import stream
 from metriscope.vq import check_same_points, pair_counts, pattern_multiplicities
 
 
-@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+@pytest.mark.parametrize("case", EVERY_CASE, ids=lambda case: case.name)
 def test_an_odd_array_gives_the_same_result_or_one_clear_sentence(case):
     assert [one for one in outcomes([case]) if one.fault] == []
 
 
 def test_there_are_forty_kinds_of_odd_arrays_and_forty_functions():
     assert len(kinds_of(POINTS)) >= 40
-    assert len(CASES) >= 40
+    assert len(EVERY_CASE) >= 80
+
+
+def test_every_public_function_has_a_row_of_example_calls(monkeypatch):
+    assert without_row() == []
+    monkeypatch.setattr(functional, "__all__", [*functional.__all__, "unheard_of"])
+    monkeypatch.setattr(functional, "unheard_of", lambda x: x, raising=False)
+    assert without_row() == ["functional.unheard_of"]
 
 
 WRONG_COUNTS = [0, -1, 1.5, True, "3", None, float("nan"), [2], np.array([2.0]), 2j]

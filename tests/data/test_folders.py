@@ -47,7 +47,7 @@ def test_what_is_wrong_with_a_folder_is_said_in_one_sentence(tmp_path):
         data.load(str(tmp_path))
     (tmp_path / "val" / "c").rename(tmp_path / "val" / "b")
     (tmp_path / "val" / "b" / "0.png").write_bytes(b"not an image")
-    with pytest.raises(data.DataError, match="cannot read the image"):
+    with pytest.raises(data.DataError, match="is not a picture that can be read"):
         data.load(str(tmp_path))
     (tmp_path / "other" / "x").mkdir(parents=True)
     (tmp_path / "other" / "y").mkdir()

@@ -11,7 +11,7 @@ from scipy.spatial.distance import mahalanobis
 from metriscope.data import Gaussian, random_gaussian
 from metriscope.rng import stream
 
-few = settings(max_examples=15, deadline=None)
+few = settings(max_examples=15)
 seeds = st.integers(0, 2**32)
 dims = st.integers(1, 12)
 

@@ -14,7 +14,7 @@ from hypothesis.extra import numpy as hnp
 from metriscope.data import DataError, read_idx
 
 CODES = {"u1": 0x08, "i1": 0x09, "i2": 0x0B, "i4": 0x0C, "f4": 0x0D, "f8": 0x0E}
-patient = settings(deadline=None, max_examples=60)
+patient = settings(max_examples=60)
 
 
 def idx(array):

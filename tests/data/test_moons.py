@@ -13,7 +13,7 @@ from sklearn.datasets import make_moons
 from metriscope.data import rotate, sphere_moons, turn, two_moons
 from metriscope.rng import stream
 
-few = settings(max_examples=25, deadline=None)
+few = settings(max_examples=25)
 seeds = st.integers(0, 2**32)
 counts = st.integers(2, 200)
 angles = st.floats(-10, 10)

@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_leaves
 from metriscope.functional import mahalanobis, norm, offset_l2
 from metriscope.rng import stream
 
-few = settings(max_examples=25, deadline=None)
+few = settings(max_examples=25)
 seeds = st.integers(0, 2**32)
 sizes = st.integers(1, 6)
 forms = st.sampled_from(["formula", "squared-weights"])

@@ -16,7 +16,7 @@ from metriscope.functional import (
 )
 from metriscope.rng import stream
 
-few = settings(max_examples=25, deadline=None)
+few = settings(max_examples=25)
 seeds = st.integers(0, 2**32)
 sizes = st.integers(1, 6)
 

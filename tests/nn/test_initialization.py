@@ -16,7 +16,7 @@ from metriscope.nn.clusters import cluster_count
 from metriscope.nn.layers import fresh_linear
 from metriscope.rng import stream
 
-few = settings(max_examples=15, deadline=None)
+few = settings(max_examples=15)
 seeds = st.integers(0, 2**32)
 
 

@@ -15,7 +15,7 @@ from torch.autograd import gradcheck
 from metriscope.nn import ACTIVATIONS, Abs, Mahalanobis, Neg, OffsetL2
 from metriscope.rng import stream
 
-few = settings(max_examples=25, deadline=None)
+few = settings(max_examples=25)
 seeds = st.integers(0, 2**32)
 sizes = st.integers(1, 6)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
@@ -29,7 +29,6 @@ def matrix(rows: int, columns: int, name: str = "w") -> torch.Tensor:
 
 
 @given(sizes, sizes)
-@settings(deadline=None)
 def test_orthogonal_rows_or_columns_cost_nothing(rows, columns):
     weight = torch.linalg.svd(matrix(rows, columns), full_matrices=False)
     orthogonal = weight.U @ weight.Vh
@@ -39,7 +38,6 @@ def test_orthogonal_rows_or_columns_cost_nothing(rows, columns):
 
 
 @given(sizes, sizes)
-@settings(deadline=None)
 def test_penalties_follow_from_the_singular_values(rows, columns):
     weight = matrix(rows, columns)
     excess = torch.linalg.svdvals(weight).square() - 1

@@ -12,7 +12,7 @@ from torch import nn
 from metriscope.nn import Abs, Mahalanobis, Neg, OffsetL2, abs_to_relu, build, relu_to_abs
 from metriscope.rng import stream
 
-few = settings(max_examples=15, deadline=None)
+few = settings(max_examples=15)
 seeds = st.integers(0, 2**32)
 sizes = st.integers(1, 5)
 

@@ -9,7 +9,7 @@ from torch import nn
 from metriscope.nn import ARCHITECTURES, Mahalanobis, build, stack_state, stacked_forward, unstack
 from metriscope.rng import stream
 
-few = settings(max_examples=10, deadline=None)
+few = settings(max_examples=10)
 NETWORKS = {name: lambda g, name=name: build(name, 6, 5, 3, generator=g).double() for name in ARCHITECTURES}
 for activation in ("abs", "relu", "sigmoid"):
     NETWORKS[f"mahalanobis-{activation}"] = lambda g, activation=activation: Mahalanobis(
@@ -62,7 +62,7 @@ def test_a_network_taken_out_of_a_stack_is_the_one_put_in(make):
     assert next(iter(state.values()))[2].any()
 
 
-def test_a_seed_computes_the_same_in_any_company():
+def test_a_seed_computes_the_same_alone_and_stacked():
     make, x = NETWORKS["abs-l2-neg"], points(2, 7, 6)
     modules = networks(make, size=8)
     forward = stacked_forward(modules[0])

@@ -11,7 +11,7 @@ from torch import nn
 from metriscope import probes
 from metriscope.rng import stream
 
-few = settings(max_examples=20, deadline=None)
+few = settings(max_examples=20)
 seeds = st.integers(0, 2**32)
 sizes = st.tuples(st.integers(1, 6), st.integers(1, 5))
 

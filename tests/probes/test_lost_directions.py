@@ -61,7 +61,7 @@ def test_theory_is_the_least_loss_on_a_fine_grid(dim, lost):
     assert theory.constant == pytest.approx(best.x[1], rel=1e-4)
 
 
-@settings(max_examples=8, deadline=None)
+@settings(max_examples=8)
 @given(dim=st.integers(2, 100), share=st.floats(0, 1))
 def test_lost_directions_cost_more_the_more_there_are_and_never_more_than_a_constant(dim, share):
     lost = 1 + int(share * (dim - 2))

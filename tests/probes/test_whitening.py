@@ -13,7 +13,7 @@ from metriscope import probes
 from metriscope.data import random_gaussian
 from metriscope.rng import stream
 
-few = settings(max_examples=15, deadline=None)
+few = settings(max_examples=15)
 seeds = st.integers(0, 2**32)
 dims = st.integers(1, 6)
 

@@ -14,7 +14,7 @@ from metriscope.reading.unit_statistics import ClassCovariances, ClassMoments, N
 
 CLASSES = 3
 orders = st.permutations(range(4))
-patient = settings(deadline=None, max_examples=25)
+patient = settings(max_examples=25)
 
 
 def rows(seed, count=60):

@@ -153,7 +153,7 @@ def empty(place):
     [
         (lengths, "the arrays of bad.npz have different numbers of points: {'a': 3, 'b': 4}"),
         (labels_only, "bad.npz holds no points: beside labels and texts it has no array"),
-        (words, "a of bad.npz holds <U1, not numbers"),
+        (words, "a of bad.npz holds words, not numbers"),
         (empty, "bad.npz holds no pictures"),
     ],
 )

@@ -45,10 +45,10 @@ def test_quantiles_leave_out_seeds_without_a_value():
 
 
 def test_a_strip_shows_every_run_its_mean_and_the_published_value(ax):
-    groups = {"abs": [1.0, 2.0, 3.0], "relu": [4.0, np.nan, 6.0], "none": []}
+    groups = {"abs": [1.0, 1.0, 2.0, 3.0, 3.0], "relu": [4.0, np.nan, 6.0], "none": []}
     plots.strip(ax, groups, {"abs": style.COLORS["abs"]}, {"abs": (2.5, 2.0, 3.0), "relu": None})
     dots = lines(ax, "o")
-    np.testing.assert_array_equal(dots[0].get_xdata(), [1.0, 2.0, 3.0])
+    np.testing.assert_array_equal(dots[0].get_xdata(), groups["abs"])
     assert dots[1].get_xdata()[0] == 2.0
     (diamond,) = lines(ax, "D")
     assert diamond.get_xdata()[0] == 2.5
@@ -59,6 +59,11 @@ def test_a_strip_shows_every_run_its_mean_and_the_published_value(ax):
         for line in ax.lines
         if len(line.get_xdata()) == 2
     )
+
+
+def test_fewer_than_five_runs_have_their_range_in_place_of_an_interval(ax):
+    plots.strip(ax, {"few": [1.0, 2.0, 6.0, 3.0]})
+    assert [list(line.get_xdata()) for line in ax.lines if len(line.get_xdata()) == 2] == [[1.0, 6.0]]
 
 
 def test_equal_runs_are_spread_apart_and_always_alike(ax):

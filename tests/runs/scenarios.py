@@ -97,15 +97,13 @@ def die_at_sync(step, store):
 
 def killed_at_every_sync(root):
     """Kill a writer just before each of its syncs in turn, until one gets through."""
-    store, problems, step, status = Store(root), [], 0, -signal.SIGKILL
+    store, problems, step, left, status = Store(root), [], 0, 0, -signal.SIGKILL
     while status == -signal.SIGKILL:
         step += 1
         status = ended_by(child(die_at_sync, step, store))
         problems += map(str, store.verify())
-    left = len(left_over(root))
-    store.sweep()
-    swept = left_over(root) == []
-    return {"problems": problems, "status": status, "steps": step, "left": left, "swept": swept}
+        left += len(left_over(root))
+    return {"problems": problems, "status": status, "steps": step, "left": left, "swept": left_over(root) == []}
 
 
 def put_at(store, moment):

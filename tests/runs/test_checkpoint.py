@@ -78,7 +78,6 @@ def test_any_safetensors_reader_can_open_a_checkpoint(checkpoint):
     assert_same(load_file(checkpoint.path), state())
 
 
-@settings(deadline=None)
 @given(place=st.integers(min_value=0), change=st.integers(1, 255))
 def test_a_change_of_any_byte_is_noticed(place, change):
     data = bytearray(b"".join(encode(state(), META)))
@@ -87,7 +86,7 @@ def test_a_change_of_any_byte_is_noticed(place, change):
         decode(bytes(data))
 
 
-@settings(deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(keep=st.floats(0, 1, exclude_max=True))
 def test_a_truncated_checkpoint_is_set_aside_and_counts_as_none(checkpoint, keep):
     checkpoint.save(state(), 3, 9)
@@ -96,7 +95,6 @@ def test_a_truncated_checkpoint_is_set_aside_and_counts_as_none(checkpoint, keep
     assert not checkpoint.path.exists()
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=200))
 def test_garbage_is_damage(data):
     with pytest.raises(Damage):

@@ -25,8 +25,10 @@ def command(out: Path, *more: str) -> list[str]:
 
 
 def files(out: Path) -> dict[str, bytes]:
-    """Return weights, tables, specifications and records of all runs."""
+    """Return weights, tables, specifications and records of all runs, and the tables of the report."""
     found = [path for path in sorted((out / "runs").glob("??/*/*")) if path.name not in MAY_DIFFER]
+    # The index of the tables holds the SHA-256 of pages, which show a date.
+    found += [path for path in sorted((out / "tables").iterdir()) if path.name != "index.json"]
     return {str(path.relative_to(out)): path.read_bytes() for path in found}
 
 
@@ -76,4 +78,6 @@ def test_a_node_that_is_killed_while_it_computes_changes_no_byte(tmp_path, clust
     assert unfinished(folder) == lost
     subprocess.run(command(here), check=True, capture_output=True, env=os.environ)
     assert files(there) == files(here) != {}
-    assert any(lost[0].name.startswith(Path(name).parts[2]) for name in files(there))
+    assert {"spec.json", "record.json", "weights.safetensors"} <= {Path(name).name for name in files(there)}
+    assert "tables/verdicts.csv" in files(there)
+    assert any(lost[0].name.startswith(Path(name).parts[2]) for name in files(there) if name.startswith("runs"))

@@ -40,7 +40,6 @@ def bits(tensor):
     return tensor.dtype, tensor.shape, bytes(tensor.contiguous().reshape(-1).view(torch.uint8).tolist())
 
 
-@settings(deadline=None)
 @given(st.dictionaries(st.text().filter(lambda name: name != "__metadata__"), tensors(), max_size=4))
 def test_tensors_come_back_bit_for_bit_in_the_order_of_their_names(named):
     back = from_tensors(to_tensors(named))
@@ -119,7 +118,7 @@ def test_a_table_without_rows_or_columns_comes_back():
         pd.testing.assert_frame_equal(from_parquet(to_parquet("empty", table)), table)
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.lists(st.floats(), max_size=30))
 def test_the_same_table_gives_the_same_bytes(values):
     table = pd.DataFrame({"x": np.array(values, dtype=float)})
@@ -136,7 +135,6 @@ def test_a_table_that_parquet_cannot_hold_is_refused_by_its_name():
         to_parquet("curves", pd.DataFrame({"x": [1, "one"]}))
 
 
-@settings(deadline=None)
 @given(st.binary(max_size=64))
 def test_garbage_is_damage_and_never_another_error(data):
     for decode in (from_tensors, from_parquet):

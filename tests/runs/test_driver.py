@@ -261,6 +261,15 @@ def test_a_run_that_somebody_else_computes_is_waited_for_and_not_computed_twice(
     assert [list(runs) for runs in found] == [JOBS, JOBS]
 
 
+@pytest.mark.parametrize("given", ["abc", "-1", "nan", "inf", "1s"])
+def test_a_time_between_checkpoints_that_is_none_is_refused_before_anything_is_computed(store, monkeypatch, given):
+    monkeypatch.setenv("METRISCOPE_CHECKPOINT_SECONDS", given)
+    sentence = f"^METRISCOPE_CHECKPOINT_SECONDS must be a number of seconds, at least 0, not '{given}'$"
+    with pytest.raises(ValueError, match=sentence):
+        Driver(store).perform(JOBS, work(lambda step: pytest.fail("computed")), "walks")
+    assert not store.root.exists()
+
+
 HOLD = """
 import sys, time
 from metriscope.runs import Store

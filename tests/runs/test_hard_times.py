@@ -10,13 +10,13 @@ import pytest
 import torch
 
 import metriscope.runs.store as module
+from faults.table import namespace
 from metriscope.common.files import abandoned, temporary
 from metriscope.runs.store import Store, StoreError
 
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="kills, limits and mounts are those of POSIX")
 SCRIPT = Path(__file__).with_name("scenarios.py")
 MOUNT = 'mount -t tmpfs -o size=1m tmpfs "$1" && exec "$2" "$3" "$1" full_disk read_only_disk'
-PROBE = 'mount -t tmpfs -o size=1m tmpfs "$1"'
 ERRORS = {
     errno.ENOSPC: "the disk is full",
     errno.EDQUOT: "the disk quota is used up",
@@ -40,18 +40,6 @@ def lives(tmp_path_factory):
     return play(sys.executable, str(SCRIPT), str(tmp_path_factory.mktemp("lives")), *names, *spoilt)
 
 
-def namespace(folder):
-    """Return the command that gives a process mounts of its own, if this machine lets it have them."""
-    for command in (("unshare", "-m"), ("unshare", "-r", "-m")):
-        try:
-            probe = subprocess.run([*command, "sh", "-c", PROBE, "sh", str(folder)], capture_output=True, timeout=20)
-        except (OSError, subprocess.SubprocessError):
-            continue
-        if probe.returncode == 0:
-            return command
-    return None
-
-
 @pytest.fixture(scope="module")
 def small_disk(tmp_path_factory):
     folder = tmp_path_factory.mktemp("disk")
@@ -73,6 +61,7 @@ def test_a_writer_killed_before_any_sync_leaves_a_whole_store_and_the_last_one_g
     # Six files and their folder are synced before the rename, two folders after it; those last two kills find
     # the run in place, so that the try after the first of them already gets through.
     assert life["steps"] == 9
+    # Each write removes what the one before it left behind.
     assert life["left"] == 7
     assert life["swept"]
 

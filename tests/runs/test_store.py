@@ -37,7 +37,7 @@ def put(store, spec, value=1.0):
     return store.put(spec, {"w": torch.full((2,), value)}, {"loss": value}, {"curves": CURVES})
 
 
-@settings(deadline=None, max_examples=15)
+@settings(max_examples=15)
 @given(
     seed=st.integers(),
     rate=st.floats(allow_nan=False, allow_infinity=False),

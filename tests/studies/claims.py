@@ -1,4 +1,4 @@
-"""Small claims and tables for tests of judging."""
+"""Small claims and tables for tests of verdicts."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 import pandas as pd
 
 from metriscope.studies.evidence import TESTS, Above, EvidenceSample
-from metriscope.studies.judging import Criterion, Statement, Values, judge
+from metriscope.studies.verdicts import Criterion, Statement, Values, judge
 
 
 def criterion(region=None, **fields):

@@ -16,7 +16,7 @@ import pandas as pd
 from metriscope.report import Claim, number
 from metriscope.report.numbers import estimate_texts
 from metriscope.studies.evidence import Region
-from metriscope.studies.judging import Criterion, Statement, Values, finding, judge
+from metriscope.studies.verdicts import Criterion, Statement, Values, finding, judge
 
 __all__ = ["check_statement", "synthetic", "verdict_on"]
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from metriscope.studies.evidence import Above, Within
-from metriscope.studies.judging import ALPHA, Look, Statement, Values, judge
+from metriscope.studies.verdicts import ALPHA, Look, Statement, Values, judge
 from studies.claims import criterion, just_above, statement, table
 
 LOOKS = (Look(5, 0.005), Look(10, 0.015), Look(20, 0.03))
@@ -25,7 +25,7 @@ def looked(numbers, *criteria, **more):
 
 @pytest.mark.parametrize("region", [Above(0.0), Within(1.0)])
 def test_looking_three_times_makes_no_more_errors_than_one_test(region, monkeypatch):
-    monkeypatch.setattr("metriscope.studies.judging.SCALES", {})
+    monkeypatch.setattr("metriscope.studies.verdicts.SCALES", {})
     # The truth lies on the edge of the region, where a wrong decision either way is likeliest.
     numbers = np.random.default_rng(12).normal(region.margin, 0.3, size=(250, 20))
     wrong = [looked(row, criterion(region)).verdict for row in numbers].count("supported")
@@ -33,7 +33,7 @@ def test_looking_three_times_makes_no_more_errors_than_one_test(region, monkeypa
     assert wrong / 250 <= ALPHA + 2 * math.sqrt(ALPHA * (1 - ALPHA) / 250)
 
 
-@settings(deadline=None, max_examples=10)
+@settings(max_examples=10)
 @given(st.lists(st.floats(-100, 100), max_size=20))
 def test_what_was_decided_at_a_look_stays_whatever_comes_later(later):
     for numbers, verdict in (([2.0, 2.1, 1.9, 2.0, 2.05], "supported"), ([0.2, 0.1, 0.15, 0.2, 0.1], "contradicted")):

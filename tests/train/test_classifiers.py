@@ -18,7 +18,7 @@ from metriscope.rng import stream
 from metriscope.train.classifiers import Classifier, advance, compilable, examples, measure
 from metriscope.train.sparse_points import GROUP, background, pack, similar
 
-few = settings(max_examples=25, deadline=None)
+few = settings(max_examples=25)
 names = pytest.mark.parametrize("name", [name for name in ARCHITECTURES if compilable(name)])
 # On raw pixels these bounce between far points: PyTorch in float32 and in float64 part within 200 steps.
 BOUNCING = {"relu2-neg", "relu2-neg-bias", "silu2-neg", "elu2-neg", "tanh2-neg"}
@@ -132,7 +132,7 @@ def test_a_training_that_bounces_keeps_to_pytorch_while_pytorch_keeps_to_itself(
     np.testing.assert_allclose(losses[0, :first], double[:first], rtol=1e-3)
 
 
-def test_a_network_learns_the_same_bits_in_any_company_and_on_any_number_of_threads():
+def test_a_network_is_bit_identical_alone_or_batched_and_on_any_number_of_threads():
     alone = {}
     for name in ("relu", "abs-l2-neg", "relu2-bias"):
         for seed in (0, 1):

@@ -15,7 +15,7 @@ from train.cases import ACTIVATIONS, distances, leaves, network, problem
 
 narrow = SimpleNamespace(trainer=compiled.trainer, ROWS=compiled.ROWS)
 wide = SimpleNamespace(trainer=compiled.wide_trainer, ROWS=compiled.WIDE_ROWS)
-few = settings(max_examples=6, deadline=None)
+few = settings(max_examples=6)
 trainers = pytest.mark.parametrize("module", [narrow, wide], ids=["narrow", "wide"])
 activations = pytest.mark.parametrize("activation", ACTIVATIONS)
 widths = pytest.mark.parametrize("dim", [1, 2, 3, 10, 70])
@@ -246,7 +246,7 @@ def test_training_reads_its_data_and_no_more(module):
 
 
 @given(points=st.integers(1, 3000), dim=st.integers(1, 70), rows=st.sampled_from([8, 64, 512, 1024]))
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30)
 def test_blocks_hold_every_point_once_with_a_one_behind_it(points, dim, rows):
     g = stream(0, "blocks", points, dim)
     x, y = torch.randn(points, dim, generator=g).numpy(), torch.rand(points, generator=g).numpy()

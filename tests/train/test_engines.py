@@ -14,7 +14,7 @@ from metriscope.rng import stream
 from metriscope.train import Cohort, CompiledEngine, Protocol, StackedEngine, engine_for, fit
 from train.cases import ACTIVATIONS, CASES, cohort, copies, distances, leaves, network, plain_training, problem
 
-few = settings(max_examples=8, deadline=None)
+few = settings(max_examples=8)
 activations = pytest.mark.parametrize("activation", ACTIVATIONS)
 every_case = pytest.mark.parametrize("case", CASES)
 
@@ -94,7 +94,7 @@ def test_compiled_stacked_and_plain_training_go_the_same_way(activation, points,
 
 
 @every_case
-def test_a_trial_learns_the_same_alone_and_in_company(case):
+def test_a_trial_learns_the_same_alone_and_batched(case):
     together = trained(cohort(case, trials=(5, 1, 2)))
     for index, trial in enumerate((5, 1, 2)):
         alone = trained(cohort(case, trials=(trial,)))
@@ -107,7 +107,7 @@ def test_a_trial_learns_the_same_alone_and_in_company(case):
 
 @every_case
 def test_trials_of_different_seeds_end_apart(case):
-    # The opposite of learning the same in company: company must not make trials alike either.
+    # The opposite of learning the same when batched: batching must not make trials equal either.
     found = trained(cohort(case, trials=(5, 1))).history
     assert not torch.allclose(found[0], found[1], rtol=1e-3)
 
@@ -134,7 +134,7 @@ def test_an_epoch_of_mini_batches_uses_each_point_once(points, batch_size, epoch
         torch.testing.assert_close(weights.sort().values, (1 / sizes).sort().values)
 
 
-def test_mini_batches_depend_on_the_seed_and_the_epoch_and_not_on_company():
+def test_mini_batches_depend_on_the_seed_and_the_epoch_and_not_on_other_trials():
     first, other = one_hot_epoch(40, 27, (3, 8), epoch=0)
     assert torch.equal(one_hot_epoch(40, 27, (8, 1, 3), epoch=0)[2], first)
     assert not torch.equal(other, first)

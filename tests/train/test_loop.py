@@ -32,7 +32,7 @@ def uninterrupted(case):
 
 
 @every_case
-@settings(max_examples=6, deadline=None)
+@settings(max_examples=6)
 @given(cuts=st.sets(st.integers(1, EPOCHS - 1)))
 def test_wherever_training_is_cut_and_taken_up_again_it_ends_in_the_same_bits(case, cuts):
     ends = [0, *sorted(cuts), EPOCHS]

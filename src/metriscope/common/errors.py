@@ -6,7 +6,7 @@ import errno
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-__all__ = ["Damage", "StoreError", "Unfinished", "explained", "reason"]
+__all__ = ["Damage", "StoreError", "Unfinished", "explained", "printable", "reason", "shown"]
 
 _REASONS = {
     "ENOSPC": "the disk is full",
@@ -46,12 +46,31 @@ def reason(error: OSError) -> str:
     return known or error.strerror or type(error).__name__
 
 
+def printable(text: str) -> str:
+    r"""Return text that a terminal can show: control characters, and whatever cannot be encoded, as escapes.
+
+    >>> print(printable("red \x1b[31m"))
+    red \x1b[31m
+    """
+    return "".join(one if one.isprintable() else ascii(one)[1:-1] for one in text)
+
+
+def shown(message: str, most: int = 2000) -> str:
+    r"""Return an error's message as one line for a terminal, cut off where it is longer than anybody reads.
+
+    >>> shown("no such file\nor folder", most=12)
+    'no such file...'
+    """
+    line = printable(" ".join(message.splitlines()))
+    return line if len(line) <= most else f"{line[:most]}..."
+
+
 @contextmanager
 def explained(task: str) -> Iterator[None]:
     """Convert an ``OSError`` or ``Damage`` inside the block into ``StoreError("cannot <task>: <reason>")``."""
     try:
         yield
     except OSError as error:
-        raise StoreError(f"cannot {task}: {reason(error)}") from error
+        raise StoreError(printable(f"cannot {task}: {reason(error)}")) from error
     except Damage as damage:
-        raise StoreError(f"cannot {task}: {damage}") from damage
+        raise StoreError(printable(f"cannot {task}: {damage}")) from damage

@@ -1,4 +1,7 @@
-"""Files that are complete or absent: atomic writes, SHA-256, and temporary names that tell which process owns them."""
+"""Files that are complete or absent: atomic writes, SHA-256, and temporary names that tell which process owns them.
+
+Whoever writes to a folder removes what killed processes left in it.
+"""
 
 from __future__ import annotations
 
@@ -9,6 +12,7 @@ import platform
 import re
 import secrets
 import shutil
+import stat
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
@@ -18,13 +22,16 @@ from typing import IO
 from metriscope.common.errors import Damage, reason
 
 __all__ = [
-    "abandoned", "entries", "read", "remove", "replaced", "set_aside", "sha256", "sync_folder", "temporary", "write",
+    "abandoned", "entries", "read", "remove", "replaced", "set_aside", "sha256", "sweep", "sync_folder", "temporary",
+    "write",
 ]  # fmt: skip
 
 TEMPORARY = ".tmp-"
 DAMAGED = "damaged"
 _NAME = re.compile(re.escape(TEMPORARY) + r"(?P<machine>[0-9a-f]{8})-(?P<pid>\d+)-[0-9a-f]{8}")
 _DAY = 86_400.0
+_STEM = 40  # characters of a name that are kept; a file system allows about 255 in all
+_KINDS = {stat.S_IFDIR: "a folder", stat.S_IFIFO: "a pipe", stat.S_IFSOCK: "a socket"}
 _CHUNK = 1 << 20
 
 
@@ -71,20 +78,28 @@ def _sync(file: IO[bytes]) -> None:
     os.fsync(file.fileno())
 
 
-def read(path: Path) -> bytes:
-    """Return the bytes of a file.
+def read(path: Path, most: int | None = None) -> bytes:
+    """Return the bytes of a file, which has at most ``most``.
 
     A failure that would happen again on a second try raises ``Damage``; any other stays an ``OSError``.
     """
     try:
+        found = path.stat()
+        # Reading a pipe or a device would never end.
+        if not stat.S_ISREG(found.st_mode):
+            raise Damage(f"expected a file, found {_KINDS.get(stat.S_IFMT(found.st_mode), 'a device')}")
+        if most is not None and found.st_size > most:
+            raise Damage(f"it has {found.st_size} bytes, expected at most {most}")
         return path.read_bytes()
     except (FileNotFoundError, NotADirectoryError):
         raise Damage("missing") from None
+    except ValueError:
+        raise Damage("not a name that a file can have") from None
+    except MemoryError:
+        raise Damage("too large for the memory") from None
     except OSError as error:
-        if path.is_dir():
-            raise Damage("expected a file, found a folder") from None
         # A bad sector stays bad; "too many open files" or "no permission" say nothing about the file.
-        if error.errno != errno.EIO:
+        if error.errno not in (errno.EIO, errno.ELOOP, errno.ENAMETOOLONG):
             raise
         raise Damage(reason(error)) from error
 
@@ -128,17 +143,26 @@ def set_aside(path: Path, root: Path) -> None:
     """
     with suppress(OSError):
         (root / DAMAGED).mkdir(exist_ok=True)
-        path.rename(root / DAMAGED / f"{path.stem}-{secrets.token_hex(4)}{path.suffix}")
+        path.rename(root / DAMAGED / f"{path.stem[:_STEM]}-{secrets.token_hex(4)}{path.suffix[:_STEM]}")
 
 
 @contextmanager
 def temporary(folder: Path) -> Iterator[Path]:
     """Yield an unused path inside ``folder`` and remove whatever is still there afterwards."""
+    sweep(folder)
     path = folder / f"{TEMPORARY}{_machine()}-{os.getpid()}-{secrets.token_hex(4)}"
     try:
         yield path
     finally:
         remove(path)
+
+
+def sweep(folder: Path) -> None:
+    """Remove the temporary files and folders of processes that have ended; failures are ignored."""
+    with suppress(OSError):
+        for path in folder.iterdir():
+            if abandoned(path):
+                remove(path)
 
 
 def abandoned(path: Path) -> bool:

@@ -6,13 +6,15 @@ import random
 import sys
 import warnings
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+
+from metriscope.common.validation import require_text
 
 __all__ = ["Runner", "attributes_kept", "hooks_aside", "in_eval_mode", "random_states_kept", "unwrapped"]
 
@@ -99,23 +101,48 @@ class Runner:
     """
 
     def __init__(self, model: nn.Module, device: torch.device | str | None) -> None:
+        require_text((name for name, _ in model.named_modules()), "the names of the model's modules")
         own = dict([*model.named_parameters(), *model.named_buffers()])
         lazy = [name for name, weight in own.items() if nn.parameter.is_lazy(weight)]
         if lazy:
             raise ValueError(f"the parameter {lazy[0]!r} has no shape yet; run the model once before it is captured")
+        empty = [name for name, weight in own.items() if weight.is_meta or str(device) == "meta"]
+        if empty:
+            raise ValueError(f"the parameter {empty[0]!r} has no values: it is on the meta device")
         first = next((weight.device for weight in own.values()), None)
         self.device = first if device is None else torch.device(device)
         self._model, self._moved = model, None
         if device is not None and not all(_is_on(weight, torch.device(device)) for weight in own.values()):
             self._moved = {name: weight.detach().to(device) for name, weight in own.items()}
         self.weights: list[Tensor] = list((self._moved or own).values())
+        self._calls: ExitStack | None = None
+        self._eager = False
+
+    @contextmanager
+    def many_calls(self) -> Iterator[None]:
+        """Prepare once for all calls inside the block, between which no other model may run."""
+        try:
+            with ExitStack() as self._calls:
+                yield
+        finally:
+            self._calls, self._eager = None, False
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Return what the model returns."""
-        with torch.no_grad(), _uncompiled():
+        with torch.no_grad(), self._prepared():
             if self._moved is None:
                 return self._model(*args, **kwargs)
             return functional_call(self._model, self._moved, args, kwargs)
+
+    def _prepared(self) -> AbstractContextManager[None]:
+        """Return a context without compiled functions, entered once for many calls."""
+        if self._eager or "torch._dynamo" not in sys.modules:
+            return nullcontext()
+        if self._calls is None:
+            return _uncompiled()
+        self._calls.enter_context(_uncompiled())
+        self._eager = True
+        return nullcontext()
 
 
 def unwrapped(model: nn.Module) -> nn.Module:
@@ -132,10 +159,7 @@ def _is_on(weight: Tensor, device: torch.device) -> bool:
 
 @contextmanager
 def _uncompiled() -> Iterator[None]:
-    """Run compiled functions eagerly; the compiler is not imported if the process has not done so yet."""
-    if "torch._dynamo" not in sys.modules:
-        yield
-        return
+    """Run compiled functions eagerly."""
     with warnings.catch_warnings(), torch.compiler.set_stance("force_eager"):
         # The compiler warns that global module hooks also see its wrapper; ours ignore it.
         warnings.filterwarnings("ignore", message="Using `torch.compile")

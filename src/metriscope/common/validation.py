@@ -21,13 +21,14 @@ from torch._C._functorch import is_functorch_wrapped_tensor
 __all__ = [
     "broadcast_axes", "check_shape", "contiguous", "covariance", "described", "float64_tensor", "instance", "integer",
     "label_array", "listed", "number", "one_of", "plain_array", "real_array", "real_tensor", "require_finite",
-    "require_tensors", "same_precision", "whole_array",
+    "require_tensors", "require_text", "same_precision", "whole_array",
 ]  # fmt: skip
 
 T = TypeVar("T")
 Sizes = dict[str, int]
 
 _LONGEST = 60
+_MOST = (1 << 48) - 1  # of anything that is counted; for more there is no memory
 
 
 def described(value: Any) -> str:
@@ -146,6 +147,8 @@ def label_array(value: Any, name: str, count: int) -> np.ndarray:
     check_shape(found.shape, name, str(count), None, empty=True)
     if found.dtype.kind == "f":
         require_finite(found, name)
+    if found.dtype.kind == "U":
+        require_text(found.tolist(), name)
     return found
 
 
@@ -235,6 +238,18 @@ def require_finite(found: Tensor | np.ndarray, name: str) -> None:
     raise ValueError(f"{name} must be finite, got {int(bad.sum())} NaN or infinite of {bad.size} entries{where}")
 
 
+def require_text(words: Iterable[str], name: str) -> None:
+    r"""Raise if a word holds half of a character, which no file and no table can hold.
+
+    >>> require_text(["cat", "do\ud800"], "labels")
+    Traceback (most recent call last):
+    ValueError: labels must be text, got half of a character in 'do\ud800'
+    """
+    for word in words:
+        if not word.isascii() and any("\ud800" <= letter <= "\udfff" for letter in word):
+            _refuse(name, "be text", f"half of a character in {described(word)}")
+
+
 def require_tensors(**tensors: Any) -> None:
     """Raise unless all are dense tensors of real numbers; no value is read, so forward passes can afford it.
 
@@ -284,14 +299,16 @@ def integer(value: Any, name: str, least: int | None = 1, most: int | None = Non
     except (TypeError, ValueError, RuntimeError):
         found = None
     small = found is not None and least is not None and found < least
+    most = _MOST if most is None and least is not None and least > 0 else most
     large = found is not None and most is not None and found > most
     if found is None or small or large:
-        _refuse(name, f"be {_integers(least, most)}", described(value))
+        room = " below 2^48" if large and most == _MOST else ""
+        _refuse(name, f"be {_integers(least, most)}{room}", described(value))
     return found
 
 
 def _integers(least: int | None, most: int | None) -> str:
-    if most is not None:
+    if most not in (None, _MOST):
         return f"an integer from {least} to {most}"
     if least is None:
         return "an integer"
@@ -306,7 +323,7 @@ def number(value: Any, name: str, interval: str = "(-inf, inf)") -> float:
     """
     found = math.nan
     if isinstance(value, int | float | np.floating | np.integer) and not isinstance(value, bool):
-        found = float(value)
+        found = math.nan if isinstance(value, int) and abs(value) >> 1000 else float(value)
     elif isinstance(value, Tensor | np.ndarray) and value.ndim == 0 and not isinstance(value, np.ma.MaskedArray):
         found = float(_as_array(value, name))
     low, high = (float(end) for end in interval[1:-1].split(","))

@@ -30,6 +30,11 @@ class Labeled:
     y : int64 array of shape (n,)
         Class of each example.
 
+    Raises
+    ------
+    DataError
+        If there is not one label per example.
+
     Examples
     --------
     >>> part = Labeled(np.eye(3), np.array([0, 1, 1]))

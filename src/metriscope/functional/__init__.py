@@ -1,4 +1,4 @@
-"""Pure tensor maths: distances, whitening, hyperplanes and the statistics of runs."""
+"""Pure tensor math: distances, whitening, hyperplanes and the statistics of runs."""
 
 from __future__ import annotations
 

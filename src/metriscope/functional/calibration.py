@@ -1,4 +1,4 @@
-"""How far a classifier's probabilities can be trusted: calibration, temperature, and false positives among strangers.
+"""How far a classifier's probabilities can be trusted: calibration, temperature, out-of-distribution false positives.
 
 Axes: ``n`` points, ``c`` classes, ``b`` bins.
 """
@@ -13,7 +13,7 @@ import torch
 from jaxtyping import Float, Int
 from torch.nn import functional as F
 
-from metriscope.common.validation import integer, label_array, number, real_array
+from metriscope.common.validation import float64_tensor, integer, number, real_array, whole_array
 
 __all__ = ["Reliability", "best_temperature", "expected_calibration_error", "false_positive_rate", "reliability"]
 
@@ -43,7 +43,7 @@ class Reliability:
 
 
 def reliability(probabilities: Any, labels: Any, bins: int = 15) -> Reliability:
-    """Sort points into bins by their confidence and compare it with their accuracy.
+    """Sort points into bins of confidence, and return the mean confidence and the accuracy of each bin.
 
     Parameters
     ----------
@@ -57,7 +57,7 @@ def reliability(probabilities: Any, labels: Any, bins: int = 15) -> Reliability:
     Returns
     -------
     Reliability
-        Number, mean confidence and accuracy of each bin.
+        The number of points, mean confidence and accuracy of each bin.
 
     Raises
     ------
@@ -70,7 +70,7 @@ def reliability(probabilities: Any, labels: Any, bins: int = 15) -> Reliability:
     array([0, 2])
     """
     table, bins = real_array(probabilities, "probabilities", "points classes"), integer(bins, "bins")
-    truth = label_array(labels, "labels", len(table))
+    truth = whole_array(labels, "labels", f"{len(table)}", high=table.shape[1])
     if table.min() < 0 or table.max() > 1 + 1e-6:
         raise ValueError(f"probabilities must lie between 0 and 1, got {table.min():.3g} to {table.max():.3g}")
     confidence, right = table.max(1), table.argmax(1) == truth
@@ -98,6 +98,11 @@ def expected_calibration_error(probabilities: Any, labels: Any, bins: int = 15) 
     float
         From 0, for probabilities that are right on average in every bin, to 1.
 
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit, or a probability is negative or above 1.
+
     Examples
     --------
     >>> expected_calibration_error([[0.75, 0.25]] * 4, [0, 0, 0, 1])
@@ -109,7 +114,7 @@ def expected_calibration_error(probabilities: Any, labels: Any, bins: int = 15) 
 
 
 def best_temperature(logits: Any, labels: Any) -> float:
-    """Return the number between 0.1 and 10 by which logits are divided for the least log-loss.
+    """Return the temperature, from 0.1 to 10, that gives the smallest log-loss when logits are divided by it.
 
     Use points that the classifier was not trained on (Guo et al., "On calibration of modern neural networks", 2017).
 
@@ -125,6 +130,11 @@ def best_temperature(logits: Any, labels: Any) -> float:
     float
         The temperature; above 1 for a classifier that is too sure of itself.
 
+    Raises
+    ------
+    ValueError
+        If the shapes do not fit, or a logit is not finite.
+
     Examples
     --------
     >>> round(best_temperature([[4.0, 0.0]] * 4, [0, 0, 0, 1]), 2)
@@ -132,8 +142,8 @@ def best_temperature(logits: Any, labels: Any) -> float:
     """
     from scipy.optimize import minimize_scalar
 
-    table = torch.from_numpy(real_array(logits, "logits", "points classes"))
-    truth = torch.from_numpy(label_array(labels, "labels", len(table)).astype(np.int64))
+    table = float64_tensor(logits, "logits", "points classes")
+    truth = torch.from_numpy(whole_array(labels, "labels", f"{len(table)}", high=table.shape[1]))
     found = minimize_scalar(
         lambda power: float(F.cross_entropy(table / 10**power, truth)), bounds=(-1.0, 1.0), method="bounded"
     )
@@ -141,21 +151,26 @@ def best_temperature(logits: Any, labels: Any) -> float:
 
 
 def false_positive_rate(known: Any, strange: Any, kept: float = 0.95) -> float:
-    """Return the share of strangers that pass a threshold which the share ``kept`` of known points passes.
+    """Return the share of out-of-distribution points that pass the threshold which ``kept`` of the known points pass.
 
     Parameters
     ----------
     known : array of shape (n,)
-        Scores of known points, larger for more normal ones.
+        Scores of points from the training distribution, larger for more typical points.
     strange : array of shape (m,)
-        Scores of strangers.
+        Scores of out-of-distribution points.
     kept : float
         The share of known points that must pass.
 
     Returns
     -------
     float
-        From 0, where no stranger passes, to 1.
+        From 0, where no out-of-distribution point passes, to 1.
+
+    Raises
+    ------
+    ValueError
+        If there are no scores, a score is not finite, or ``kept`` is not a share.
 
     Examples
     --------

@@ -23,7 +23,7 @@ _BLOCK_ACCELERATOR = 2**24
 
 
 def require_form(form: str, p: float = 2.0) -> None:
-    """Raise a ``ValueError`` for a name that is not a form of the weighted distance, or an exponent it cannot have.
+    """Raise a ``ValueError`` unless ``form`` is a form of the weighted distance that allows the exponent ``p``.
 
     >>> require_form("formula", 4)
     """
@@ -33,7 +33,7 @@ def require_form(form: str, p: float = 2.0) -> None:
 
 
 def norm(z: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "*rest"]:
-    """Return the Euclidean norm of ``z`` along ``dim``; where it is zero, so are all its derivatives.
+    """Return the Euclidean norm of ``z`` along ``dim``; where the norm is zero, all its derivatives are zero.
 
     Parameters
     ----------
@@ -46,6 +46,11 @@ def norm(z: Float[Tensor, "*shape"], dim: int = -1) -> Float[Tensor, "*rest"]:
     -------
     Tensor
         The norms, without the axis ``dim``.
+
+    Raises
+    ------
+    ValueError
+        If ``z`` is not a dense tensor of real numbers.
 
     Examples
     --------
@@ -132,7 +137,7 @@ def offset_l2(
     Raises
     ------
     ValueError
-        If an argument is not a tensor, the shapes do not fit together, or ``form`` is unknown or has no such norm.
+        If an argument is not a tensor, the shapes do not fit together, or ``form`` is unknown or does not allow ``p``.
 
     Examples
     --------
@@ -183,7 +188,7 @@ def _row_distances(x: Tensor, mu: Tensor, weight: Tensor, units: int) -> Float[T
 def _row_gradients(
     x: Tensor, mu: Tensor, weight: Tensor, scale: Float[Tensor, "n k"], units: int
 ) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the part of the three gradients that comes from some rows; ``scale`` is the incoming one / distance."""
+    """Return what some rows add to the three gradients; ``scale`` is the incoming gradient divided by the distance."""
     of_x, of_mu, of_weight = torch.zeros_like(x), [], []
     blocks = zip(mu.split(units), weight.split(units), scale.mT.split(units), strict=True)
     for center, weighing, share in blocks:

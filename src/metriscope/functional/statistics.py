@@ -181,6 +181,11 @@ def moments(values: Iterable[float]) -> Moments:
     Moments
         The form in which :func:`student_test`, :func:`welch_test` and :func:`cohens_d` take a sample.
 
+    Raises
+    ------
+    ValueError
+        If there are no values, or they are not one list of numbers.
+
     Examples
     --------
     >>> moments([1.0, 2.0, 3.0])
@@ -369,8 +374,12 @@ def holm(p_values: Iterable[float]) -> Float[np.ndarray, " tests"]:
 
 
 def _check_groups(a: Moments, b: Moments) -> None:
-    instance(a, "a", Moments)
-    instance(b, "b", Moments)
+    for name, group in (("a", a), ("b", b)):
+        instance(group, name, Moments)
+        for value in (group.mean, group.sd, group.runs):
+            # NaN, as of a group without runs, is carried on.
+            if not (isinstance(value, float) and math.isnan(value)):
+                number(value, f"the entries of {name}", "[-inf, inf]")
 
 
 def _pooled(a: Moments, b: Moments) -> float:

@@ -15,7 +15,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from metriscope.common.validation import number, one_of
+from metriscope.common.validation import number, one_of, require_tensors
 
 __all__ = ["ACTIVATIONS", "Abs", "AbsReLU", "Activation", "activation_row"]
 
@@ -36,6 +36,7 @@ class Abs(nn.Module):
 
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """Return ``|x|``."""
+        require_tensors(x=x)
         return x.abs()
 
 
@@ -45,8 +46,8 @@ class AbsReLU(nn.Module):
     Parameters
     ----------
     share : float
-        The share of units, the first ones, of which the absolute value is taken, from 0 (ReLU) to 1 (Abs); rounded to
-        whole units.
+        The share of the units, from 0 (ReLU) to 1 (Abs), whose absolute value is taken. These are the first units;
+        their number is rounded.
     dim : int
         The axis of the units: -1 after a linear layer, 1 after a convolution.
 
@@ -66,7 +67,16 @@ class AbsReLU(nn.Module):
         self.share, self.dim = number(share, "share", "[0, 1]"), dim
 
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
-        """Return ``|x|`` of the first units and ``max(x, 0)`` of the others."""
+        """Return ``|x|`` of the first units and ``max(x, 0)`` of the others.
+
+        Raises
+        ------
+        ValueError
+            If ``x`` has no axis of units.
+        """
+        require_tensors(x=x)
+        if not -x.ndim <= self.dim < x.ndim:
+            raise ValueError(f"x must have an axis {self.dim} of units, got the shape {tuple(x.shape)}")
         units = x.shape[self.dim]
         first = round(self.share * units)
         mirrored, others = x.split([first, units - first], dim=self.dim)
@@ -88,7 +98,7 @@ class Activation:
     module : type of nn.Module
         The layer.
     function : callable
-        The same as a function of a tensor.
+        The same activation as a function of a tensor.
     kinks : tuple of float
         The values at which the function bends; between them it is affine. A smooth function has none.
     distance_like : bool

@@ -60,7 +60,7 @@ def cluster_planes(
 ) -> Planes:
     """Return hyperplanes that whiten clusters of points, as :func:`metriscope.init_from_clusters_` describes.
 
-    With ``mixed``, the units that a cluster has beyond its directions are no copies: each is a random mixture of the
+    With ``mixed``, the units that a cluster has beyond its directions are not copies: each is a random mixture of the
     directions and passes through a random point of the cluster.
     """
     count = cluster_count(points, n_clusters, generator) if isinstance(n_clusters, str) else n_clusters
@@ -119,7 +119,7 @@ def _clusters(
 
 @dataclass(frozen=True, eq=False)
 class _Spread:
-    """How all points vary, for clusters that are too small to say it by themselves."""
+    """How all points vary, for clusters with too few points to estimate their own covariance."""
 
     points: Float[Tensor, "n d"]
     clusters: Sequence[Float[Tensor, "m d"]]

@@ -16,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from metriscope.common.validation import integer, one_of
+from metriscope.common.validation import check_shape, integer, one_of, require_tensors
 from metriscope.functional import norm
 from metriscope.nn.layers import Neg, OffsetL2, draw_, fresh_linear
 
@@ -44,13 +44,17 @@ class _Prototypes(nn.Module):
         self.mu = nn.Parameter(torch.empty(self.out_features, self.in_features, **place))
         draw_(self.mu, lambda mu: mu.normal_(0.0, spread, generator=generator), generator)
 
+    def _check(self, x: Tensor) -> None:
+        require_tensors(x=x)
+        check_shape(tuple(x.shape), "x", f"* {self.in_features}", None, empty=True)
+
     def extra_repr(self) -> str:
         """Return the sizes."""
         return f"in_features={self.in_features}, out_features={self.out_features}"
 
 
 class RBFHead(_Prototypes):
-    """Gaussian bumps around prototypes: the logit of a class is ``-exp(log_gamma_c) ‖x - mu_c‖²``.
+    """Radial basis functions around prototypes: the logit of a class is ``-exp(log_gamma_c) ‖x - mu_c‖²``.
 
     Prototypes start near the origin, with a standard deviation of 0.1, and the widths at ``gamma = 1 / in_features``.
 
@@ -93,6 +97,7 @@ class RBFHead(_Prototypes):
 
     def forward(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n c"]:
         """Return the logit of each class."""
+        self._check(x)
         return -self.log_gamma.exp() * (x.unsqueeze(-2) - self.mu).square().sum(-1)
 
 
@@ -151,6 +156,7 @@ class MahalanobisHead(_Prototypes):
 
     def forward(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n c"]:
         """Return the logit of each class."""
+        self._check(x)
         flat = x.reshape(-1, x.shape[-1])
         # Points by classes: (c, n, d) @ (c, d, d). Differences come first, so that no digits cancel.
         white = (flat - self.mu.unsqueeze(1)) @ self.factor().mT
@@ -200,18 +206,20 @@ class CosineHead(_Prototypes):
     ) -> None:
         place: Whereabouts = {"device": device, "dtype": dtype}
         super().__init__((in_features, out_features), 1.0, generator, place)
-        # Cosines are at most 1, with which softmax over many classes could not become certain.
+        # Cosines are at most 1: without a scale, softmax over many classes could not come close to probability 1.
         self.log_scale = nn.Parameter(torch.tensor(math.log(10.0), **place))
 
     def forward(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n c"]:
         """Return the logit of each class."""
+        self._check(x)
         return self.log_scale.exp() * F.linear(F.normalize(x, dim=-1), F.normalize(self.mu, dim=-1))
 
 
 class NearestMean(_Prototypes):
     """Class means that are set and not trained: the logit is minus the distance to the mean of a class.
 
-    Only the temperature, ``exp(log_scale)``, learns. Means are random until :func:`metriscope.nn.init_head_` sets them.
+    Only the temperature, ``exp(log_scale)``, is trained. Means are random until
+    :func:`metriscope.nn.init_head_` sets them.
 
     Parameters
     ----------
@@ -254,6 +262,7 @@ class NearestMean(_Prototypes):
 
     def forward(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n c"]:
         """Return the logit of each class."""
+        self._check(x)
         return -self.log_scale.exp() * norm(x.unsqueeze(-2) - self.mu)
 
 

@@ -1,4 +1,4 @@
-"""Initialization of one layer from data: hyperplanes that start where the points are, heads that start at class means.
+"""Initialization of one layer from data: hyperplanes that pass through points, and heads that start at class means.
 
 Axes: ``n`` points, ``d`` features, ``k`` units, ``c`` classes.
 """
@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from metriscope.common.validation import float64_tensor, instance, label_array, require_finite
+from metriscope.common.validation import float64_tensor, instance, require_finite, whole_array
 from metriscope.functional import bias_through
 from metriscope.nn.clusters import ClusterCount, checked_count, cluster_planes, draw_integers
 from metriscope.nn.heads import CosineHead, MahalanobisHead, NearestMean, RBFHead
@@ -132,11 +132,11 @@ def _checked_points(linear: nn.Linear, x: Any) -> Float[Tensor, "n d"]:
 def init_head_(head: nn.Module, features: Any, labels: Any) -> nn.Module:
     """Start a head, in place, from the features and labels of some points.
 
-    Prototypes are set to the class means; weights and factors so that each class has unit variance along the axes
-    that the head can scale. A linear layer becomes the linear discriminant of the classes (Fisher 1936): its logits
-    differ from those of the shared Mahalanobis head only by a number per point. Covariances of classes with few points
-    are mixed with that of all classes, and all with a tenth of their average variance times the identity (Friedman
-    1989, "Regularized discriminant analysis").
+    Prototypes are set to the class means; weights and factors are set so that each class has unit variance along the
+    axes that the head can scale. A linear layer becomes the linear discriminant of the classes (Fisher 1936): its
+    logits differ from those of the shared Mahalanobis head only by a number per point. Covariances of classes with few
+    points are mixed with that of all classes, and every covariance is mixed with a tenth of its average variance times
+    the identity (Friedman 1989, "Regularized discriminant analysis").
 
     Parameters
     ----------
@@ -187,7 +187,7 @@ class _Classes(NamedTuple):
 def _classes(features: Any, labels: Any, sizes: tuple[int, int]) -> _Classes:
     width, count = sizes
     x = float64_tensor(features, "features", "points features", {"features": width})
-    y = torch.as_tensor(label_array(labels, "labels", len(x)).astype("int64"))
+    y = torch.as_tensor(whole_array(labels, "labels", f"{len(x)}", low=-(1 << 62)))
     found = y.unique().tolist()
     if found != list(range(count)):
         raise ValueError(f"labels must hold every class from 0 to {count - 1} and no other, got {found}")
@@ -254,7 +254,7 @@ _STARTS: dict[type[nn.Module], Callable[[Any, _Classes], None]] = {
 
 
 def _renamed(function: Callable[P, T], old: str) -> Callable[P, T]:
-    """Return a function under its old name, which warns that it has a new one."""
+    """Return a function under its old name; calling it warns that the name is deprecated."""
 
     @wraps(function)
     def alias(*args: P.args, **kwargs: P.kwargs) -> T:

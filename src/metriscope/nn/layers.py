@@ -64,7 +64,7 @@ def fresh_linear(
 
 
 class Neg(nn.Module):
-    """The negative of each entry, which makes the nearest prototype the largest output.
+    """The negative of each entry, so that the nearest prototype gives the largest output.
 
     Examples
     --------
@@ -77,6 +77,7 @@ class Neg(nn.Module):
 
     def forward(self, x: Float[Tensor, "*shape"]) -> Float[Tensor, "*shape"]:
         """Return ``-x``."""
+        require_tensors(x=x)
         return -x
 
 
@@ -237,7 +238,13 @@ class Mahalanobis(nn.Module):
         return layer.requires_grad_(False)
 
     def forward(self, x: Float[Tensor, "*n d"]) -> Float[Tensor, "*n"]:
-        """Return one distance for each point."""
+        """Return one distance for each point.
+
+        Raises
+        ------
+        ValueError
+            If ``x`` is not a tensor that ends in the layer's features.
+        """
         require_tensors(x=x)
         if x.ndim == 0 or x.shape[-1] != self.linear.in_features:
             features = self.linear.in_features

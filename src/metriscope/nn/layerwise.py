@@ -1,4 +1,4 @@
-"""Initialization of a whole network from data, layer by layer, each from the activations that reach it.
+"""Initialization of a whole network from data, layer by layer, each layer from the activations that reach it.
 
 Axes: ``n`` inputs of a layer (rows of linear layers, patches of convolutions), ``d`` features, ``k`` units.
 """
@@ -77,8 +77,9 @@ def init_model_(
     n_clusters : int, "silhouette" or "bic"
         The number of clusters of each layer's inputs, at most half the number of units, or how it is chosen.
     head : {"keep", "scale", "clusters"}
-        What happens to the layer that runs last: nothing; its weights stay but for their scale, so that each output
-        has mean 0 (if there are biases) and standard deviation 1; or the same as to the other layers.
+        What happens to the layer that runs last. ``"keep"``: nothing. ``"scale"``: only its scale and biases change, so
+        that each output has standard deviation 1, and mean 0 if there are biases. ``"clusters"``: the same as to the
+        other layers.
     sample : int
         How many rows of ``x``, drawn at random, are used at most. A layer is set from at most 5,000 of its inputs.
 
@@ -169,7 +170,7 @@ class _Sampling:
         wanted = self.count if most is None else most
         if high <= wanted:
             return torch.arange(high)
-        # A permutation of all patches of all images would be long; a repeated patch does no harm.
+        # A permutation of all patches of all images would take much memory; a patch may be drawn twice.
         return torch.randperm(high, generator=seed)[:wanted] if most is None else draw_integers(high, wanted, seed)
 
 
@@ -317,7 +318,7 @@ def _from_clusters(
     axes = _span(x - mean)
     if len(axes) == 0:
         raise ValueError("its inputs are all the same")
-    # In the coordinates of the span every direction varies, and there are no more of them than can be afforded.
+    # In the coordinates of the span every direction varies, and the number of directions is limited.
     inputs = (x - mean) @ axes.mT
     if isinstance(n_clusters, int):
         n_clusters = max(1, min(n_clusters, units // 2, len(inputs.unique(dim=0)) - 1))
@@ -327,7 +328,7 @@ def _from_clusters(
 
 
 def _span(centered: Float[Tensor, "n d"]) -> Float[Tensor, "r d"]:
-    """Return the principal axes of the inputs, of some of them if there are very many features."""
+    """Return the principal axes of the inputs; of a sample of them if there are very many features."""
     some = centered[:MOST_DIRECTIONS]
     wide = centered.shape[1] > MOST_DIRECTIONS
     values, vectors = torch.linalg.eigh(some @ some.mT if wide else centered.mT @ centered)
@@ -347,7 +348,7 @@ def _crossing(x: Float[Tensor, "n d"], weight: Float[Tensor, "k d"], bias: Float
     elif bool(aside.any()) and bool(mean.any()):
         level = weight - (weight @ mean)[:, None] * mean / mean.square().sum()
         flat = (x @ level.mT).square().mean(0).sqrt() <= edge
-        # Points on one ray from the origin lie on one side of every unit: let it be the side that ReLU keeps.
+        # Points on one ray from the origin lie on one side of every unit: choose the side that ReLU keeps.
         weight = torch.where(aside[:, None], torch.where(flat[:, None], mean.expand_as(level), level), weight)
     scale = (x @ weight.mT + bias).square().mean(0).sqrt()
     return weight / scale[:, None], bias / scale

@@ -1,6 +1,7 @@
 """Penalties on the directions of a layer's units, to be added to any loss: orthogonality, whitening, spread.
 
-Axes: ``n`` points, ``d`` features, ``k`` units. Each function returns one number, zero for what it asks for.
+Axes: ``n`` points, ``d`` features, ``k`` units. Each function returns one number, zero where nothing is to be
+penalized.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from metriscope.common.validation import number, one_of
+from metriscope.common.validation import check_shape, number, one_of, require_tensors
 
 __all__ = [
     "PENALTIES", "Penalty", "double_soft_orthogonality", "hyperplane_spread", "soft_orthogonality", "srip", "whitening",
@@ -26,8 +27,14 @@ POWER_STEPS = 8
 Kind = Literal["soft-orthogonality", "double-soft-orthogonality", "srip", "whitening", "spread"]
 
 
+def _check_matrix(weight: Tensor) -> None:
+    require_tensors(weight=weight)
+    check_shape(tuple(weight.shape), "weight", "units features", None, empty=True)
+
+
 def _excess(weight: Float[Tensor, "k d"]) -> Float[Tensor, "m m"]:
     """Return the smaller Gram matrix minus the identity: rows cannot be orthogonal if they outnumber the features."""
+    _check_matrix(weight)
     rows = weight if weight.shape[0] <= weight.shape[1] else weight.mT
     return rows @ rows.mT - torch.eye(len(rows), device=weight.device, dtype=weight.dtype)
 
@@ -128,6 +135,8 @@ def whitening(z: Float[Tensor, "n k"]) -> Float[Tensor, ""]:
     >>> whitening(torch.tensor([[1.0, 1.0], [-1.0, 1.0], [1.0, -1.0], [-1.0, -1.0]]))
     tensor(0.)
     """
+    require_tensors(z=z)
+    check_shape(tuple(z.shape), "z", "* units", None, empty=True)
     flat = z.reshape(-1, z.shape[-1])
     if len(flat) < 2:
         raise ValueError(f"a covariance needs at least two points, got {len(flat)}")
@@ -139,7 +148,7 @@ def whitening(z: Float[Tensor, "n k"]) -> Float[Tensor, ""]:
 def hyperplane_spread(weight: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
     """Return the mean squared cosine between the directions of different units.
 
-    Lengths do not matter, and opposite directions count as the same: they share their hyperplanes' orientation.
+    Lengths do not matter. Opposite directions count as the same, because their hyperplanes are parallel.
 
     Parameters
     ----------
@@ -156,6 +165,7 @@ def hyperplane_spread(weight: Float[Tensor, "k d"]) -> Float[Tensor, ""]:
     >>> hyperplane_spread(torch.tensor([[1.0, 0.0], [-3.0, 0.0]]))
     tensor(1.)
     """
+    _check_matrix(weight)
     rows = F.normalize(weight, dim=-1)
     count = len(rows)
     if count < 2:
@@ -232,6 +242,11 @@ class Penalty:
         ------
         callable
             Takes nothing and returns ``strength`` times the penalty.
+
+        Raises
+        ------
+        ValueError
+            If the network has no such layer, or if the penalty needs outputs and the model was not called.
 
         Examples
         --------

@@ -14,7 +14,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.func import functional_call, vmap
 
-from metriscope.common.validation import instance, integer
+from metriscope.common.validation import described, instance, integer, require_tensors
 
 __all__ = ["stack_state", "stacked_forward", "unstack"]
 
@@ -44,7 +44,7 @@ def stack_state(modules: Sequence[nn.Module]) -> dict[str, Tensor]:
     >>> stack_state([nn.Linear(3, 2), nn.Linear(3, 2)])["weight"].shape
     torch.Size([2, 2, 3])
     """
-    if not modules:
+    if isinstance(modules, Tensor) or not modules:
         raise ValueError("stack_state needs at least one module, got none")
     states = [instance(module, "modules", nn.Module).state_dict() for module in modules]
     shapes = [{name: tuple(value.shape) for name, value in state.items()} for state in states]
@@ -84,7 +84,7 @@ def unstack(template: ModuleT, state: Mapping[str, Tensor], index: int) -> Modul
     """
     size, index = _stack_size(state), integer(index, "index", least=None)
     if not -size <= index < size:
-        raise ValueError(f"the stack holds {size} networks, there is no number {index}")
+        raise ValueError(f"the stack holds {size} networks, there is no number {described(index)}")
     module = copy.deepcopy(template)
     module.load_state_dict({name: value[index] for name, value in state.items()})
     return module
@@ -124,6 +124,7 @@ def stacked_forward(template: nn.Module) -> Callable[[Mapping[str, Tensor], Tens
     def forward(
         state: Mapping[str, Tensor], x: Float[Tensor, "n d"] | Float[Tensor, "s n d"]
     ) -> Float[Tensor, "s n *out"]:
+        require_tensors(x=x)
         size = _stack_size(state)
         if x.ndim not in (2, 3) or (x.ndim == 3 and x.shape[0] != size):
             shapes = f"(n, d) or ({size}, n, d)"

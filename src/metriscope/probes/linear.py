@@ -65,7 +65,7 @@ def centering(layer: nn.Linear | tuple[Matrix, Matrix], mean: Matrix) -> np.ndar
     Raises
     ------
     ValueError
-        If ``layer`` is neither, or ``mean`` does not have its features.
+        If ``layer`` is neither a linear layer nor a pair, or ``mean`` does not have its number of features.
 
     Examples
     --------
@@ -228,7 +228,7 @@ class EigenRecovery:
 
     @property
     def log_error(self) -> float:
-        """Return the mean ``|log10(estimate / eigenvalue)|``: 1 is wrong by a factor of ten."""
+        """Return the mean ``|log10(estimate / eigenvalue)|``: 1 means wrong by a factor of ten."""
         return float(np.nanmean(np.abs(np.log10(self.estimates / self.eigenvalues))))
 
     def to_pandas(self) -> pd.DataFrame:

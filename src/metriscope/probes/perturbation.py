@@ -53,10 +53,10 @@ class Perturbation:
     levels : array of shape (m,)
         The level of each measurement.
     accuracies : array of shape (m,)
-        The accuracy at each.
+        The accuracy at each level.
     silent : int or None
-        The number of units whose largest activation is 0, which no offset scales; None where the definition needs no
-        activations.
+        The number of units whose largest activation is 0, so that an offset does not scale them; None where the
+        definition needs no activations.
 
     Examples
     --------
@@ -175,9 +175,9 @@ def perturbation(
 
     A unit's output z becomes ``min(scale * z + offset * r, clip * r)``, with one of the three changed at a time; r is
     the unit's range over ``x``, its largest output minus its smallest without any change. By other definitions, r is
-    the range of the unit's activation and ceilings are counted from the lowest activation, or an offset also scales z,
-    so that the largest activation stays where it was. The model is run in evaluation mode, without gradients, and is
-    not changed.
+    the range of the unit's activation and ceilings are counted from the lowest activation, or an offset also scales z
+    so that the largest activation does not change. The model runs in evaluation mode, without gradients, and is not
+    changed.
 
     Parameters
     ----------
@@ -186,7 +186,7 @@ def perturbation(
     x : array of shape (n, ...)
         Points.
     y : array of shape (n,)
-        The class of each point, a whole number. An answer is right if the largest output is that of ``y``.
+        The class of each point, a whole number. A prediction is correct if the largest output is that of ``y``.
     layer : str, nn.Linear or None
         The layer or its name; None for the first linear layer.
     kinds : sequence of str
@@ -194,10 +194,10 @@ def perturbation(
     levels : mapping of str to sequence of float, or None
         Levels by kind that replace the default ones.
     definition : str or Definition
-        What levels are shares of: ``"pre-activation"``, ``"post-activation"``, and either with ``-kept``, by which the
-        largest activation stays where it was. The program of Oursland 2024b does ``"post-activation-kept"``, its text
-        says ``"post-activation"``. These need the activation, by default the module after the layer in its
-        ``nn.Sequential``; a :class:`Definition` can name another.
+        What levels are shares of: ``"pre-activation"``, ``"post-activation"``, or either with ``-kept``, where
+        the largest activation does not change. The text of Oursland 2024b describes ``"post-activation"``, and its
+        author's program does ``"post-activation-kept"``. These need the activation, by default the module after the
+        layer in its ``nn.Sequential``; a :class:`Definition` can name another.
 
     Returns
     -------
@@ -255,7 +255,7 @@ def _points(weight: Tensor, x: Any) -> Tensor:
 
 
 def _grid(kinds: Sequence[str], levels: Mapping[str, Sequence[float]] | None) -> dict[str, np.ndarray]:
-    """Return the levels of each kind that is asked for."""
+    """Return the levels of each requested kind."""
     given = {**LEVELS, **(levels or {})}
     for kind in (*kinds, *given):
         one_of(kind, "a kind of perturbation", LEVELS)
@@ -294,14 +294,14 @@ def _accuracy(model: Callable[[Tensor], Tensor], x: Tensor, y: Tensor) -> float:
     right = 0
     for points, labels in zip(x.split(_BATCH), y.split(_BATCH), strict=True):
         outputs = model(points)
-        # argmax would choose NaN as the largest output; such an answer counts as wrong.
+        # argmax would choose NaN as the largest output; such a prediction counts as wrong.
         answers = outputs.argmax(-1).masked_fill(outputs.isnan().any(-1), -1)
         right += int((answers == labels).sum())
     return right / len(x)
 
 
 def _checked_outputs(model: nn.Module, points: Tensor) -> Tensor:
-    """Return what the model returns; an error unless that is one row of finite outputs per point."""
+    """Return what the model returns; raise an error unless it is one row of finite outputs per point."""
     try:
         outputs = model(points)
     except RuntimeError as error:
@@ -320,13 +320,13 @@ def _checked_outputs(model: nn.Module, points: Tensor) -> Tensor:
 def _recorded(
     model: nn.Module, layer: nn.Linear, x: Tensor, y: Tensor
 ) -> tuple[float, list[Float[Tensor, "n k"]], list[Tensor]]:
-    """Return the accuracy without any change, what the layer returns, and what of it can be replayed.
+    """Return the accuracy without any change, the layer's outputs, and those of them that can be replayed.
 
     A layer that is called once per batch sees the same inputs at every level, so its outputs can be replayed. The
     inputs of a layer that is called several times may depend on its own perturbed outputs; it is always run.
     """
     outputs: list[Tensor] = []
-    # An activation may overwrite what it is given.
+    # An activation may overwrite its input.
     with layer.register_forward_hook(lambda module, inputs, output: outputs.append(output.clone())):
         accuracy = _accuracy(partial(_checked_outputs, model), x, y)
     if not outputs:

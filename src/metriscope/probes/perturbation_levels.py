@@ -1,4 +1,4 @@
-"""What the levels of a perturbation mean: of which values of a unit they are shares.
+"""What the levels of a perturbation mean: they are shares of the range of a unit's values.
 
 Axes: N points, K units of the perturbed layer.
 """
@@ -43,7 +43,7 @@ class Definition:
         Whether the range of a unit is that of its activations, and ceilings are counted from the lowest of them.
         Otherwise the range is that of the pre-activations, and ceilings are counted from zero.
     kept : bool
-        Whether an offset also scales the pre-activations, so that the largest activation stays where it was.
+        Whether an offset also scales the pre-activations, so that the largest activation does not change.
     activation : str, callable or None
         The activation after the layer: a name in ``metriscope.nn.ACTIVATIONS`` or a function of a tensor. None: the
         module after the layer in its ``nn.Sequential``.
@@ -102,8 +102,8 @@ def perturb(
     clip : float
         A ceiling, as a share of the unit's range; infinity changes nothing.
     ends : Tensor of shape (2, k), optional
-        For each unit, the value ``low`` from which its ceiling is counted, and a value that an offset leaves where it
-        was: ``s = scale * (1 - offset * reach / value)``. Infinity or 0 means no such value, and ``s = scale``.
+        For each unit, the value ``low`` from which its ceiling is counted, and a value that an offset does not
+        change: ``s = scale * (1 - offset * reach / value)``. Infinity or 0 means no such value, and ``s = scale``.
 
     Returns
     -------
@@ -138,15 +138,15 @@ def perturb(
         low, kept = ends
         factor = scale * torch.where(kept == 0, 1.0, 1 - shift / kept)
         moved, ceiling = torch.addcmul(shift, z, factor), low + clip * reach
-    # Infinity times a range of zero would be NaN, and no clip is meant.
+    # Infinity times a range of zero would be NaN, but an infinite clip means no ceiling.
     return moved if math.isinf(clip) else torch.minimum(moved, ceiling)
 
 
 class UnitRanges(NamedTuple):
     """What :func:`perturb` needs to know of each unit.
 
-    ``silent``: the number of units whose largest activation is 0, which no offset scales; None where activations were
-    not computed.
+    ``silent`` is the number of units whose largest activation is 0, so that an offset does not scale them; None where
+    activations were not computed.
     """
 
     reach: Float[Tensor, " k"]
@@ -157,7 +157,7 @@ class UnitRanges(NamedTuple):
     def of(
         cls, z: Iterable[Float[Tensor, "n k"]], definition: Definition, activation: Callable[[Tensor], Tensor] | None
     ) -> UnitRanges:
-        """Return the ranges over batches of pre-activations; without an ``activation`` those of pre-activations."""
+        """Return the ranges over batches of pre-activations: of their activations, if ``activation`` is given."""
         low, high = _extremes(parts := list(z))
         if activation is None:
             return cls(high - low)
@@ -174,7 +174,7 @@ def _extremes(parts: list[Float[Tensor, "n k"]]) -> tuple[Float[Tensor, " k"], F
 
 
 def _activated(z: Tensor, activation: Callable[[Tensor], Tensor]) -> Tensor:
-    # An activation may overwrite what it is given.
+    # An activation may overwrite its input.
     found = activation(z.clone())
     if not isinstance(found, Tensor) or found.shape != z.shape:
         got = f"the shape {tuple(found.shape)}" if isinstance(found, Tensor) else type(found).__name__
@@ -183,7 +183,7 @@ def _activated(z: Tensor, activation: Callable[[Tensor], Tensor]) -> Tensor:
 
 
 def activation_after(model: nn.Module, layer: nn.Module, definition: Definition) -> Callable[[Tensor], Tensor] | None:
-    """Return the activation that a definition needs, or None if it needs none; an error where it is not known."""
+    """Return the activation that a definition needs, or None if it needs none; raise an error if it is not known."""
     if not (definition.activated or definition.kept):
         return None
     if isinstance(definition.activation, str):

@@ -1,4 +1,4 @@
-"""The largest curvature of a classifier's loss: how large a step of gradient descent may be.
+"""The largest curvature of a classifier's loss: it limits the learning rate of gradient descent.
 
 Axes: ``n`` points.
 """
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from metriscope.common.validation import instance, integer, label_array, real_tensor
+from metriscope.common.validation import instance, integer, real_tensor, whole_array
 
 __all__ = ["sharpness"]
 
@@ -19,9 +19,9 @@ __all__ = ["sharpness"]
 def sharpness(model: nn.Module, x: Any, y: Any, steps: int = 20) -> float:
     """Return the largest eigenvalue, by absolute value, of the Hessian of the mean cross-entropy.
 
-    Gradient descent with a learning rate above two over this value leaves a minimum. It is found by power iteration
-    from the direction of the gradient. Use it to match learning rates between data sets: pixels from 0 to 255 curve
-    the loss of the first layer 255² times as much as pixels from 0 to 1.
+    Gradient descent with a learning rate above 2 divided by this value diverges from a minimum. It is found by power
+    iteration from the direction of the gradient. Use it to match learning rates between data sets: pixels from 0 to 255
+    curve the loss of the first layer 255² times as much as pixels from 0 to 1.
 
     Parameters
     ----------
@@ -52,13 +52,16 @@ def sharpness(model: nn.Module, x: Any, y: Any, steps: int = 20) -> float:
     2.0
     """
     integer(steps, "steps")
-    points = real_tensor(x, "x")
-    labels = torch.from_numpy(label_array(y, "y", len(points)).astype("int64"))
+    points = real_tensor(x, "x", "points ...")
+    labels = torch.from_numpy(whole_array(y, "y", f"{len(points)}"))
     weights = [p for p in instance(model, "model", nn.Module).parameters() if p.requires_grad]
     if not weights:
         raise ValueError("the model has no parameter that needs a gradient")
     place = weights[0]
-    loss = F.cross_entropy(model(points.to(place)), labels.to(place.device))
+    try:
+        loss = F.cross_entropy(model(points.to(place)), labels.to(place.device))
+    except (RuntimeError, IndexError) as error:
+        raise ValueError(f"the model does not run on x, or gives no logit for a class of y: {error}") from error
     gradient = torch.autograd.grad(loss, weights, create_graph=True)
     vector, value = _unit([part.detach() for part in gradient]), 0.0
     for _ in range(steps):
@@ -69,6 +72,6 @@ def sharpness(model: nn.Module, x: Any, y: Any, steps: int = 20) -> float:
 
 
 def _unit(parts: Any) -> list[Tensor]:
-    """Return the parts divided by their common length; a zero vector, such as the gradient at a minimum, by ones."""
+    """Return the parts divided by their common length; a zero vector, as at a minimum, is replaced by ones."""
     length = float(torch.stack([part.square().sum() for part in parts]).sum().sqrt())
     return [part / length for part in parts] if length > 0 else [torch.ones_like(part) for part in parts]

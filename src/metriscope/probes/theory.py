@@ -26,7 +26,7 @@ class LostDirections:
     constant : float
         The constant that replaces them.
     loss : float
-        The least mean squared error.
+        The smallest possible mean squared error.
     sphericity : float
         The sphericity of the layer.
 
@@ -44,9 +44,9 @@ class LostDirections:
 
 
 def lost_directions(dim: int, lost: int) -> LostDirections:
-    """Return the properties of the distance network with the least loss among those that lost some directions.
+    """Return the properties of the distance network with the smallest loss among those that lost ``lost`` directions.
 
-    The loss is the least of ``E (sqrt(a q + c²) - sqrt(q + p))²`` over scale a and constant c, where q and p are
+    The loss is the minimum of ``E (sqrt(a q + c²) - sqrt(q + p))²`` over scale a and constant c, where q and p are
     chi-squared with ``dim - lost`` and ``lost`` degrees of freedom, by Gauss-Legendre quadrature.
 
     Parameters

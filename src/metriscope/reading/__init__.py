@@ -1,1 +1,1 @@
-"""Networks, weights, arrays and patterns that a user names on the command line."""
+"""Measures of whole networks: layers read as distances, similarity, trackers; what `inspect` and `compare` show."""

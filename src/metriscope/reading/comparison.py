@@ -45,7 +45,7 @@ def compared(one: Subject, two: Subject) -> Comparison:
 
 
 def turned(places: Float64[np.ndarray, "n 2"], onto: Float64[np.ndarray, "n 2"]) -> Float64[np.ndarray, "n 2"]:
-    """Return places rotated, mirrored and scaled to lie as near to others as they can (Procrustes).
+    """Return places rotated, mirrored and scaled to be as near as possible to other places (Procrustes).
 
     >>> turned(np.array([[0.0, -2.0], [0.0, 2.0]]), np.array([[1.0, 0.0], [-1.0, 0.0]])).round(6).tolist()
     [[1.0, 0.0], [-1.0, 0.0]]

@@ -53,9 +53,9 @@ class _Values(TorchFunctionMode):
             handle.remove()
 
     def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        """Make the call, and keep what a known activation returns."""
+        """Make the call, and keep the output of a known activation."""
         kind = ACTIVATION_FUNCTIONS.get(getattr(func, "__name__", "").rstrip("_"))
-        # An activation in place returns what it was given: whether channels come first must be asked before.
+        # An in-place activation returns its input: whether channels come first must be determined before the call.
         first = bool(args) and args[0] is self._channels_first
         returned = func(*args, **(kwargs or {}))
         if kind and isinstance(returned, Tensor) and returned.is_floating_point():
@@ -87,6 +87,9 @@ def batch_features(source: LayerSource, batch: Any) -> dict[str, Float[Tensor, "
             source.run(batch)
     finally:
         values.close()
+    for name, found in values.found.items():
+        if not bool(found.isfinite().all()):
+            raise ValueError(f"the outputs of {name!r} must be finite in float32, got NaN or infinity")
     if not values.found:
         raise ValueError("the model runs no known activation whose rows are points")
     return values.found

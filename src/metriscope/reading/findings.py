@@ -1,6 +1,7 @@
-"""What is worth telling about a network first: sentences with their numbers, the most important first.
+"""Findings about a network: sentences with their numbers, the most important first.
 
-A healthy network gives none but facts. Every sentence states what was counted, of how many, and on how many points.
+A network without problems gives only neutral facts. Every sentence states what was counted, of how many, and on how
+many points.
 """
 
 from __future__ import annotations
@@ -20,20 +21,20 @@ __all__ = ["LEVELS", "Finding", "findings"]
 Level = Literal["problem", "notable", "fine", "fact"]
 LEVELS: tuple[Level, ...] = get_args(Level)
 
-# Activations whose output changes on both sides of zero: a unit that is always on one side still says something.
+# Activations whose output changes on both sides of zero: a unit that is always on one side still carries information.
 _TWO_SIDED = frozenset(
     {"abs", "tanh", "softsign", "tanhshrink", "hardtanh", "sigmoid", "hardsigmoid", "logsigmoid", "erf", "glu"}
 )
-# Shares of a layer's units from which on it is worth telling that they are always on, or rarely on.
+# Shares of a layer's units from which a sentence says that they are always on, or rarely on.
 _MANY = 0.25
 # Squared length, relative to the longest, below which a layer does not measure a direction.
 _LOST = 1e-10
 # A point is far from all others beyond this many (robust) deviations, times the median, and shares of all signs.
 _FAR, _TIMES, _LEAST = 6.0, 1.5, 0.05
 _LISTED, _NAMED = 3, 6
-# Significance, and novel points, from which on it is told that novel points are answered wrongly more often.
+# The significance and the number of novel points from which a sentence says that these are misclassified more often.
 _LEVEL, _FEWEST = 0.01, 5
-# Where a unit must be on for the pooled sign to be positive.
+# The positions at which a unit must be on for the pooled sign to be positive.
 _POOLED = {
     "mean": "at half of the tokens or more",
     "any": "at any token",
@@ -46,7 +47,7 @@ _POOLED = {
 class Finding:
     """One sentence: ``level`` says how important it is, ``weight`` orders those of the same level.
 
-    Of many layers with the same ``kind`` of finding, all but the first few are told in one sentence, by ``short``.
+    If many layers have the same ``kind`` of finding, all but the first few share one sentence, made of their ``short``.
 
     Examples
     --------
@@ -62,7 +63,7 @@ class Finding:
 
 
 def findings(found: Inspection) -> tuple[Finding, ...]:
-    """Return what to tell about a network, the most important first."""
+    """Return the findings about a network, the most important first."""
     parts = [*_missed(found), *_whole(found), *_layers(found), *_points(found)]
     if not any(one.level in ("problem", "notable") for one in parts):
         parts.append(_nothing(found))
@@ -71,7 +72,7 @@ def findings(found: Inspection) -> tuple[Finding, ...]:
 
 
 def _folded(told: list[Finding]) -> Iterator[Finding]:
-    """Yield findings in order, and after the first few of a kind one that names the rest."""
+    """Yield findings in order, and after the first few of a kind one finding that names the rest."""
     for at, one in enumerate(told):
         before = sum(each.kind == one.kind for each in told[:at]) if one.kind else 0
         rest = [each.short for each in told[at:] if each.kind == one.kind]
@@ -147,7 +148,7 @@ def _layers(found: Inspection) -> Iterator[Finding]:
 
 @dataclass(frozen=True)
 class _Layer:
-    """One layer's units, what it and they are called, and the number of points."""
+    """One layer's units, the names for it and for them, and the number of points."""
 
     units: pd.DataFrame
     name: str
@@ -170,7 +171,7 @@ class _Layer:
             return ""
         if len(units) == 1:
             return f" ({self.noun} {units[0]})"
-        # One more than named is named as well: "and 1 more" would take as much room.
+        # If only one more remains, it is named as well: "and 1 more" would take as much room.
         named = units if len(units) <= _NAMED + 1 else units[:_NAMED]
         more = f", and {len(units) - len(named):,} more" if len(named) < len(units) else ""
         return f" ({self.noun}s {', '.join(map(str, named))}{more})"
@@ -202,7 +203,7 @@ class _Layer:
         found, opening = self.count(self.units["status"] == "dead")
         if found and self.layer.kind not in _TWO_SIDED:
             how, short = _POOLED[self.pooled], f"{self.name} {found:,} of {len(self.units):,}"
-            # Units of a sequence are on at few tokens: that a majority never is tells little.
+            # Units of a sequence are on at few tokens, so it means little that they are never on at a majority.
             level: Level = "notable" if self.pooled == "any" else "fact"
             text = f"{opening} on {how} of none of the {self.points:,} points."
             yield Finding(level, text, found / len(self.units), f"{self.noun}s that are on {how} of no point", short)

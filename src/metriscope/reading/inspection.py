@@ -41,17 +41,17 @@ __all__ = [
     "partner_notes",
 ]
 
-SHOWN = 1_000  # points drawn or compared pair by pair; beyond it a picture shows no more
+SHOWN = 1_000  # points drawn or compared pair by pair; a picture would not show more
 NOVEL = 20
 # Points that read_layer reads, points on which it perturbs units, and seconds that it may take for all layers.
 READ, PROBED, SECONDS = 1_000, 300, 30.0
-# Outputs of a network without labels that are taken to be answers.
+# Largest number of outputs that are taken for class scores if there are no labels.
 _MOST_ANSWERS = 100
 
 
 @dataclass(frozen=True)
 class Subject:
-    """A network's patterns, its name on the page, its points' labels if they have any, and itself if it is known.
+    """A network's patterns, its name on the page, the labels of its points if any, and the network itself if known.
 
     ``tokens`` says how tokens were pooled, if they were.
     """
@@ -76,7 +76,7 @@ class Subject:
         return layer_names(self.model, next(self.points.batches(self.batch_size)), self.patterns)
 
     def nouns(self) -> list[str]:
-        """Return what the units of each layer are called."""
+        """Return the word for the units of each layer."""
         axes = [layer.channel_axis for layer in self.patterns.layers]
         return [
             "channel" if axis == 0 or "Conv" in name.type else "unit"
@@ -85,16 +85,17 @@ class Subject:
 
 
 class Answers(NamedTuple):
-    """What a network answers at each point, as text, and whether it is the label; None without labels."""
+    """The class that a network predicts for each point, as text, and whether it is the label; None without labels."""
 
     predicted: np.ndarray
     right: Bool[np.ndarray, " n"] | None
 
 
 def answers(subject: Subject) -> tuple[Answers | None, float]:
-    """Return the answers of a network whose outputs are class scores, and the seconds that a point takes.
+    """Return the predictions of a network whose outputs are class scores, and the seconds per point.
 
-    With labels, outputs are class scores if the labels name outputs and more than half of the answers are labels.
+    With labels, outputs are class scores if the labels are numbers of outputs and more than half of the predictions are
+    correct.
     """
     if subject.model is None or subject.points is None:
         return None, np.nan
@@ -207,10 +208,11 @@ def class_activity(patterns: vq.Patterns, layer: Layer, labels: np.ndarray) -> F
 
 @dataclass(frozen=True)
 class Inspection:
-    """Everything that the page of one network shows, measured once.
+    """All measurements that the page of one network shows.
 
-    ``kernel`` holds the distances of the shown ``rows``; ``readings`` what ``read_layer`` found, by the number of the
-    layer, and ``unread`` why it did not; ``novelty`` is the distance of each point to its nearest other.
+    ``kernel`` holds the distances of the shown ``rows``; ``readings`` are the results of ``read_layer`` by the number
+    of the layer, and ``unread`` the reasons why others have none; ``novelty`` is the distance of each point to its
+    nearest other point.
     """
 
     subject: Subject
@@ -230,7 +232,7 @@ class Inspection:
 
     @property
     def novel(self) -> Int64[np.ndarray, " k"]:
-        """Return the rows of the most novel points, none if no point is; one that has an equal is not novel."""
+        """Return the rows of the most novel points, if any; a point with a duplicate pattern is not novel."""
         if self.novelty is None:
             return np.zeros(0, int)
         order = np.argsort(-self.novelty, kind="stable")[:NOVEL]
@@ -246,7 +248,7 @@ def inspected(subject: Subject, announce: Callable[[str], None] = lambda line: N
     patterns = subject.patterns
     announce("running the network for its answers")
     found, seconds = answers(subject)
-    # Units are judged by what they do to the right answers.
+    # Units are judged by their effect on correct predictions.
     judged = found is not None and found.right is not None
     readings, unread = _readings(subject, seconds, judged, announce)
     announce("measuring distances between points")
@@ -291,14 +293,14 @@ def _readings(
 
 
 def _probed(layer: Layer, runs: float) -> int:
-    """Return how many points to perturb units on: five runs per unit must fit; none if they are too few."""
+    """Return on how many points to perturb units, so that five runs per unit fit; 0 if these would be too few."""
     units = layer.shape[layer.channel_axis] if layer.channel_axis is not None else layer.width
     most = min(PROBED, int(runs / (5 * max(units, 1))))
     return most if most >= 50 else 0
 
 
 def _moved(reading: LayerReading, rows: np.ndarray) -> LayerReading:
-    """Return a reading whose points are numbered as in the whole set."""
+    """Return a reading in which points have their numbers in the whole set."""
     columns = ("prototype", "above", "below", "strongest")
     moved = {name: [tuple(rows[list(own)].tolist()) for own in reading.units[name]] for name in columns}
     return replace(reading, units=reading.units.assign(**{name: pd.Series(own) for name, own in moved.items()}))

@@ -1,8 +1,8 @@
 """Where a layer's pre-activations are in a running network, and the affine map that computes them.
 
 Axes: N points, P positions of a point (pixels of a feature map, tokens; one for a plain layer), K units, D inputs of a
-unit. Modules are followed from one to the next by the tensors that they pass on, so the order in which a model calls
-them need not be known. Batch normalization in eval mode is affine and is folded into the layer before it.
+unit. The connections between modules are found from the tensors that they pass on, so the order in which a model
+calls them need not be known. Batch normalization in eval mode is affine and is folded into the layer before it.
 """
 
 from __future__ import annotations
@@ -93,7 +93,7 @@ class Site:
 
         def seen(module: nn.Module, args: tuple[Any, ...], output: Any = None) -> None:
             z = args[0] if self.is_input else output
-            # An activation may overwrite what it is given.
+            # An activation may overwrite its input.
             calls.append((inputs.pop() if inputs else None, z.detach().clone()))
 
         register = self.module.register_forward_pre_hook if self.is_input else self.module.register_forward_hook
@@ -137,7 +137,7 @@ def _fold(norm: Any, weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor]:
 
 
 class LayerSource:
-    """A model and its data: runs the model on every batch, and gives it back as it was."""
+    """A model and its data: runs the model on every batch; afterwards the model is unchanged."""
 
     def __init__(self, model: nn.Module, data: Any, batch_size: int) -> None:
         self.model = unwrapped(instance(model, "model", nn.Module))
@@ -201,7 +201,7 @@ def label_codes(labels: Any, points: int) -> tuple[np.ndarray, np.ndarray]:
 
 
 class _Call(NamedTuple):
-    """One call of a module without submodules: what went in and what came out."""
+    """One call of a module without submodules: its inputs and its output."""
 
     name: str
     module: nn.Module
@@ -318,7 +318,7 @@ def _after(site: Site, calls: list[_Call], at: int, functions: _Functions) -> Si
 
 
 def _before(name: str, calls: list[_Call], at: int, functions: _Functions) -> Site:
-    """Find the linear layer whose output, possibly normalized, an activation is given."""
+    """Find the linear layer whose output, possibly normalized, is the input of an activation."""
     z = calls[at].given
     if z is None:
         raise ValueError(f"the activation {name!r} is not given a tensor")
@@ -345,7 +345,7 @@ def _passes(calls: list[_Call], start: Tensor | None, end: Tensor) -> bool:
 
 
 def site_inputs(linear: nn.Module, given: Tensor, points: int) -> Float[Tensor, "n q d"] | None:
-    """Return what each unit is applied to, at no more than 64 positions of a point; None for grouped convolutions."""
+    """Return the inputs of each unit, at no more than 64 positions of a point; None for grouped convolutions."""
     if isinstance(linear, nn.Linear):
         rows = given.reshape(points, -1, given.shape[-1]) if given.shape[0] == points else given.transpose(0, 1)
         rows = rows.reshape(points, -1, given.shape[-1])

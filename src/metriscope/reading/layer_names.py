@@ -1,7 +1,7 @@
-"""The module that computes what each captured activation is given: ``fc1`` (Linear), not only ``relu()``.
+"""The module that computes the input of each captured activation: ``fc1`` (Linear), not only ``relu()``.
 
-Modules are followed by the tensors that they pass on. Where an activation is a function, its signs tell which module's
-output it was given.
+The connections between modules are found from the tensors that they pass on. If an activation is a function, its signs
+tell which module's output was its input.
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ _AGREEMENT = 0.99
 
 @dataclass(frozen=True)
 class LayerName:
-    """How a captured layer is called on a page: the path and the type of the module that its signs come from.
+    """The name of a captured layer on a page: the path and the type of the module that its signs come from.
 
-    ``readable`` is the name of that module if it is linear or convolutional, else empty; ``tokens`` says whether it has
-    several rows per point.
+    ``readable`` is the name of that module if it is linear or convolutional, otherwise empty; ``tokens`` says whether
+    it has several rows per point.
 
     Examples
     --------
@@ -97,7 +97,7 @@ def layer_names(model: nn.Module, batch: Any, patterns: Patterns) -> tuple[Layer
 def activations_of(model: nn.Module, batch: Any, wanted: Sequence[str]) -> list[str]:
     """Return the activations that names or glob patterns stand for: their own, or those of the layers before them.
 
-    A name that fits nothing is returned unchanged, for :func:`capture` to refuse.
+    A name that matches nothing is returned unchanged, so that :func:`capture` raises its error.
 
     >>> net = nn.Sequential(nn.Linear(2, 3), nn.ReLU(), nn.Linear(3, 2), nn.Tanh())
     >>> activations_of(net, torch.ones(2, 2), ["2", "1", "9"])
@@ -131,7 +131,7 @@ def _calls(model: nn.Module, batch: Any) -> list[_Call]:
     def note(name: str) -> Callable[[nn.Module, tuple[Any, ...], Any], None]:
         def hook(module: nn.Module, args: tuple[Any, ...], output: Any) -> None:
             if isinstance(output, Tensor) and len(output) and not output.is_complex():
-                # An activation may overwrite what it is given: the signs are kept as they are now.
+                # An activation may overwrite its input, so the signs are kept now.
                 signs = (output.detach() >= 0).reshape(len(output), -1).cpu().numpy()
                 calls.append(_Call(name, module, args[0] if args else None, output, signs))
 
@@ -171,7 +171,7 @@ def _passes(call: _Call) -> bool:
 
 
 def _giver(calls: Sequence[_Call], at: int) -> int | None:
-    """Return the last call before one that returned what this one was given."""
+    """Return the last call before this one whose output is its input."""
     given = calls[at].given
     earlier = (k for k in range(at - 1, -1, -1) if calls[k].returned is given)
     return next(earlier, None) if given is not None else None

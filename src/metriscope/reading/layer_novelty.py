@@ -75,7 +75,7 @@ class _Gaussians:
     @classmethod
     def of(cls, means: Tensor, cov: Tensor, shrinkage: float) -> _Gaussians:
         typical = cov.diagonal().mean()
-        # A layer that is constant has no scale of its own: one is as good as another.
+        # A constant layer has no scale of its own, so any scale will do.
         typical = typical if float(typical) > 0 else torch.ones(()).double()
         full = (1 - shrinkage) * cov + shrinkage * typical * torch.eye(len(cov)).double()
         values, vectors = torch.linalg.eigh((full + full.T) / 2)
@@ -93,14 +93,14 @@ class LayerNovelty:
     Parameters
     ----------
     model : torch.nn.Module
-        The network; it is given back as it was.
+        The network; it is not changed.
     relative : bool
         Subtract the distance to all training points as one Gaussian, which all classes share: better in every problem
-        of ``metriscope bench novelty``, most of all for strangers that resemble the classes.
+        of ``metriscope bench novelty``, most of all for out-of-distribution points that resemble the classes.
     shrinkage : float
-        The share of the covariance that is replaced by a sphere of the same mean variance.
+        The share of the covariance that is replaced by a multiple of the identity with the same mean variance.
     batch_size : int
-        How many points to run at once, where the data is not in batches already.
+        How many points to run at once, unless the data comes in batches.
 
     Raises
     ------
@@ -233,7 +233,11 @@ class LayerNovelty:
     def _scored(self, features: dict[str, Tensor]) -> Float64[np.ndarray, "n l"]:
         columns = []
         for name, (classes, overall) in self._fitted.items():
-            x = features[name].double()
+            x = features[name].double() if name in features else torch.empty(0, 0)
+            if x.shape[1:] != overall.means.shape[1:]:
+                raise ValueError(
+                    f"layer {name!r} must have {overall.means.shape[1]} outputs as fitted, got {x.shape[1]}"
+                )
             score = classes.distances(x)
             columns.append(score - overall.distances(x) if self.relative else score)
         return torch.stack(columns, 1).numpy()
@@ -246,8 +250,8 @@ class LayerNovelty:
         inside : tensor, array, mapping, data set or loader
             Points like the training points; each layer's scores are divided by their deviation on these points.
         outside : tensor, array, mapping, data set or loader, optional
-            Points unlike them, not those to be detected: logistic regression then weights the layers. Without them, all
-            layers count the same.
+            Points unlike the training points, but not those to be detected: the layers are then weighted by logistic
+            regression. Without them, all layers have the same weight.
 
         Returns
         -------
@@ -305,14 +309,15 @@ class LayerNovelty:
 
 
 def _separating(inside: Float64[np.ndarray, "n l"], outside: Float64[np.ndarray, "m l"]) -> Float64[np.ndarray, " l"]:
-    """Return the weights of a logistic regression that tells outside from inside, both sides counted the same.
+    """Return the weights of a logistic regression that separates outside from inside, with both sides weighted equally.
 
-    A layer with a negative weight is left out, one at a time: strangers must not be found by being more typical. If no
-    layer is left, all count the same.
+    Layers with a negative weight are left out, one at a time, because a more typical point must not get a larger score.
+    If no layer is left, all have the same weight.
     """
     from sklearn.linear_model import LogisticRegression
 
-    # Distances of strangers have heavy tails; beyond ten deviations more distance tells nothing more.
+    # Distances of out-of-distribution points have heavy tails; beyond ten deviations, more distance adds no
+    # information.
     x = np.clip(np.concatenate([inside, outside]), -10, 10)
     y = np.repeat([0, 1], [len(inside), len(outside)])
     weights, used = np.zeros(x.shape[1]), np.arange(x.shape[1])

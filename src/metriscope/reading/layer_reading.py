@@ -36,12 +36,14 @@ from metriscope.vq.capture.batches import Batch
 
 __all__ = ["LayerReading", "read_layer"]
 
-# Activations whose output changes on both sides of zero: a unit that never crosses zero still says something.
+# Activations whose output changes on both sides of zero: a unit that never crosses zero still carries information.
 _TWO_SIDED = frozenset(
     {"", "abs", "tanh", "softsign", "tanhshrink", "hardtanh", "sigmoid", "hardsigmoid", "logsigmoid"}
 )
 _RARE = 0.01
 # Numbers of covariance matrices, and of one chunk of pre-activations, held at once.
+# Numbers whose squares are finite.
+_LARGEST = 1e150
 _ROOM, _CHUNK = 1 << 25, 1 << 22
 
 
@@ -128,8 +130,8 @@ def read_layer(
       ``scale_effect`` tell why. The unit alone is perturbed. It serves the class that loses most log-odds when its
       activation is replaced by the mean. It is a distance if, for that class, an offset as large as its typical (root
       mean square) activation costs clearly more than scaling it by 0 or 2, and an intensity if it costs clearly less.
-      Without labels, the network's own answers are the classes; if its outputs are not class scores, nearness to the
-      classes' mean outputs is.
+      Without labels, the network's own answers are the classes; if its outputs are not class scores, classes are scored
+      by the nearness of outputs to the mean outputs of each class.
     - ``duplicate_of`` and ``mirrored_with``: a unit with the same zero set, on the same or on opposite sides.
     - ``offset``: distance of the zero set from the data's mean, in standard deviations along the unit.
     - ``through``, ``nearest_class``, ``farthest_class``: classes whose mean lies within one of their own deviations of
@@ -143,7 +145,7 @@ def read_layer(
     Parameters
     ----------
     model : torch.nn.Module
-        Any network. It is run in eval mode without gradients and is given back as it was.
+        Any network. It runs in eval mode without gradients and is not changed.
     layer : str or torch.nn.Module
         A linear or convolutional layer, or the activation after it, by name or as an object. Batch normalization in
         between is folded in.
@@ -152,9 +154,9 @@ def read_layer(
     labels : array of int or str, optional
         One label per point. Without labels, columns about classes are missing, with a reason.
     batch_size : int
-        How many points to run at once, where the data is not in batches already.
+        How many points to run at once, unless the data comes in batches.
     probed : int
-        How many points, evenly chosen, to perturb units on; 0 perturbs none, and every kind is ``"neither"``.
+        The number of points, evenly chosen, on which units are perturbed; with 0 every kind is ``"neither"``.
 
     Returns
     -------
@@ -210,8 +212,9 @@ class _Pass:
         if not calls:
             raise ValueError(f"the model does not call the layer {self.site.name!r}")
         z = torch.cat([self.site.rows(each, batch.points) for _, each in calls], dim=1).cpu()
-        if not bool(z.isfinite().all()):
-            raise ValueError(f"the pre-activations of {self.site.name!r} must be finite, got NaN or infinity")
+        if not bool((z.abs() < _LARGEST).all()):
+            said = "NaN, infinity or numbers whose squares are infinite"
+            raise ValueError(f"the pre-activations of {self.site.name!r} must be finite, got {said}")
         codes = self._codes(batch.points)
         step = max(1, _CHUNK // z[0].numel())
         for start in range(0, batch.points, step):

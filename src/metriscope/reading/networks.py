@@ -10,7 +10,7 @@ import importlib.util
 import re
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -128,6 +128,8 @@ def _factory(target: str) -> Callable[[], Any]:
 def _module(place: str) -> Any:
     if place.endswith(".py"):
         return _module_from(Path(place))
+    if not all(place.split(".")):
+        raise ValueError(f"cannot import {place}: write package.module:factory or path/to/file.py:factory")
     # The console script's own folder is on the path, the user's is not.
     if str(Path.cwd()) not in sys.path:
         sys.path.insert(0, str(Path.cwd()))
@@ -165,6 +167,7 @@ def _load_weights(model: nn.Module, path: Path) -> None:
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
     state = _torch_state(path) if path.suffix in _TORCH_FILES else _safetensors_state(path)
+    _check_kinds(model, state, path)
     misfit = ""
     with _users_code(f"loading {path} into the network"):
         try:
@@ -173,6 +176,14 @@ def _load_weights(model: nn.Module, path: Path) -> None:
             misfit = str(error).splitlines()[-1].strip()
     if misfit:
         raise ValueError(f"the weights in {path} do not fit the network: {misfit}")
+
+
+def _check_kinds(model: nn.Module, state: Mapping[str, Any], path: Path) -> None:
+    """Refuse weights of another kind of number: PyTorch would cut imaginary parts off, and take codes for values."""
+    for name, own in model.state_dict().items():
+        both = [str(one.dtype).removeprefix("torch.") for one in (state.get(name, own), own) if hasattr(one, "dtype")]
+        if len({"complex" in kind or ("float" in kind) * 2 for kind in both}) > 1:
+            raise ValueError(f"the weights in {path} do not fit the network: {name!r} holds {both[0]}, not {both[1]}")
 
 
 def _safetensors_state(path: Path) -> dict[str, Any]:
@@ -199,7 +210,8 @@ def _torch_state(path: Path) -> dict[str, Any]:
     for key in ("state_dict", "model_state_dict", "model"):
         if isinstance(state, dict) and isinstance(state.get(key), dict):
             state = state[key]
-    if not isinstance(state, dict) or not all(isinstance(each, torch.Tensor) for each in state.values()):
+    named = isinstance(state, dict) and all(isinstance(name, str) for name in state)
+    if not named or not all(isinstance(each, torch.Tensor) for each in state.values()):
         raise ValueError(f"{path} holds no state dict: save model.state_dict()")
     return state
 
@@ -265,7 +277,7 @@ def _captured(target: str, model: nn.Module, points: UserPoints, how: Reading) -
     if how.batch_size < 1:
         raise ValueError(f"--batch-size must be at least 1, got {how.batch_size}")
     batches = _Batches(points, how.batch_size, f"running {target}")
-    with _users_code(f"the forward pass of {target}", model):
+    with _users_code(f"the forward pass of {target}", model, points.hint):
         first = next(points.batches(how.batch_size))
         layers = activations_of(model, first, how.layers) if how.layers else None
         return capture(model, batches, layers=layers, conv=how.conv, tokens=how.tokens)
@@ -285,11 +297,6 @@ def _saved_patterns(path: Path, data: UserPoints | None) -> Patterns:
     empty = [layer.name for layer in found.layers if layer.width < 1]
     if empty or not found.layers:
         raise ValueError(f"{path} holds no signs{f' in layer {empty[0]!r}' if empty else ': it has no layers'}")
-    for layer, span in zip(found.layers, found.spans, strict=True):
-        # Bits that fill up a layer's last byte would count as units in every distance.
-        spare = (1 << (-layer.width % 8)) - 1
-        if (found.packed[:, span.stop - 1] & spare).any():
-            raise ValueError(f"{path} holds more signs than the {layer.width} of layer {layer.name!r}")
     if data is not None and len(data) != len(found):
         raise ValueError(f"{path} holds patterns of {len(found)} points, but --data has {len(data)}")
     return found
@@ -306,23 +313,26 @@ def check_comparable(first: str, one: Patterns, second: str, two: Patterns) -> N
 
 
 @contextmanager
-def _users_code(what: str, model: nn.Module | None = None) -> Iterator[None]:
+def _users_code(what: str, model: nn.Module | None = None, hint: str = "") -> Iterator[None]:
     """Turn what the user's own code raises inside the block into a ``NetworkError``.
 
     Where ``model`` runs inside ``capture``, errors of capture itself pass unchanged.
     """
     try:
         yield
-    except (Exception, SystemExit) as raised:
+    except KeyboardInterrupt:
+        raise
+    except BaseException as raised:
         # If a model does not run, capture raises an error of its own, with the model's exception as its cause.
         error = raised.__cause__ if model is not None and isinstance(raised.__cause__, RuntimeError) else raised
         frames = [(frame, line) for frame, line in walk_tb(error.__traceback__) if _module_name(frame) != __name__]
         if model is not None and not _raised_by_network([frame for frame, _ in frames]):
             raise
         where = _place_of(error, frames) or _layer_of(model, frames)
-        said = _first_line(error)
+        said = f": {text}" if (text := _first_line(error)) else ""
+        said += hint if isinstance(error, RuntimeError) else ""
         raise NetworkError(
-            f"{what} raised {type(error).__name__}{where}{f': {said}' if said else ''} (--debug shows the traceback)"
+            f"{what} raised {type(error).__name__}{where}{said} (--debug shows the traceback)"
         ) from error
 
 
@@ -363,7 +373,8 @@ def _layer_of(model: nn.Module | None, frames: list[tuple[FrameType, int]]) -> s
     inside = [module for module in running if names.get(id(module))]
     if inside:
         return f" in layer {names[id(inside[-1])]!r} ({type(inside[-1]).__name__})"
-    return f" at {_shown(frames[-1][0].f_code.co_filename)}:{frames[-1][1]}" if frames else ""
+    place = _shown(frames[-1][0].f_code.co_filename) if frames else "<"
+    return "" if place.startswith("<") else f" at {place}:{frames[-1][1]}"
 
 
 def _shown(filename: str) -> str:
@@ -373,4 +384,9 @@ def _shown(filename: str) -> str:
 
 
 def _first_line(error: BaseException) -> str:
-    return next((line.strip() for line in str(error).splitlines() if line.strip()), "")
+    try:
+        said = str(error)
+    except Exception:
+        # An exception of the user's own whose text cannot be made.
+        said = ""
+    return next((line.strip() for line in said.splitlines() if line.strip()), "")

@@ -5,15 +5,19 @@ Axes: N points. A point can be looked at as a picture, as a row of numbers, as t
 
 from __future__ import annotations
 
+import math
+import zipfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import numpy as np
 from jaxtyping import Float64, UInt8
+
+from metriscope.common.validation import require_text
+from metriscope.data.images import opened_picture
 
 __all__ = ["ImageFiles", "UserPoints", "checked_labels", "load_labels", "load_points"]
 
@@ -28,17 +32,11 @@ _ENDINGS = (".png", ".jpg", ".jpeg", ".bmp", ".gif", ".webp", ".tif", ".tiff", "
 _FLAT = {784: (1, 28, 28), 3072: (3, 32, 32)}
 # Side of the smallest square that counts as a picture; points whose range of values is looked at.
 _SMALLEST, _SAMPLE = 8, 256
-
-
-@contextmanager
-def _opened(path: Path) -> Iterator[Any]:
-    from PIL import Image, UnidentifiedImageError
-
-    try:
-        with Image.open(path) as image:
-            yield image
-    except (UnidentifiedImageError, OSError) as error:
-        raise ValueError(f"{path} is not a picture that can be read: {error}") from None
+# Values that are shown as white, where pixels are whole numbers.
+_WHITES = (1, 16, 255)
+_LARGEST_SIDE = 4096
+_KINDS = {"U": "words", "S": "bytes", "c": "complex numbers", "M": "dates", "m": "durations", "V": "records"}
+_KINDS |= {"O": "Python objects, which are not read"}
 
 
 class ImageFiles:
@@ -56,25 +54,32 @@ class ImageFiles:
     def _read(self, path: Path) -> np.ndarray:
         from PIL import Image
 
-        with _opened(path) as image:
-            found = image.convert("L" if self.channels == 1 else "RGB")
+        with opened_picture(path, ValueError) as image:
+            # Pillow would cut the levels of 16 bits off at 255.
+            deep = image.mode.startswith("I;16")
+            found = image.convert("F" if deep else "L" if self.channels == 1 else "RGB")
         if found.size != self.size:
             found = found.resize(self.size, Image.Resampling.BILINEAR)
-        pixels = np.asarray(found, np.float32).reshape(*self.size[::-1], self.channels)
-        return np.ascontiguousarray(pixels.transpose(2, 0, 1) / 255)
+        pixels = np.asarray(found, np.float32).reshape(*self.size[::-1], -1)
+        wide = np.broadcast_to(pixels, (*pixels.shape[:2], self.channels))
+        return np.ascontiguousarray(wide.transpose(2, 0, 1) / (65_535 if deep else 255))
 
     @classmethod
     def of(cls, folder: Path, side: int | None) -> tuple[ImageFiles, np.ndarray | None]:
         """Return the pictures of a folder, and the names of their folders as labels if they lie in several."""
+        if side is not None and not 1 <= side <= _LARGEST_SIDE:
+            raise ValueError(f"--image-size must be from 1 to {_LARGEST_SIDE:,} pixels, got {side}")
         paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in _ENDINGS and path.is_file())
         if not paths:
             raise ValueError(f"{folder} holds no pictures ({', '.join(_ENDINGS)})")
         sizes: dict[tuple[int, int], Path] = {}
         gray = True
         for path in paths:
-            with _opened(path) as image:
+            with opened_picture(path, ValueError) as image:
                 sizes.setdefault(image.size, path)
-                gray &= image.mode in ("L", "1", "I;16")
+                gray &= image.mode in ("L", "1") or image.mode.startswith("I;16")
+                if image.mode in ("I", "F"):
+                    raise ValueError(f"{path} holds numbers of 32 bits, and nothing says which is white: use an array")
         if side is None and len(sizes) > 1:
             (a, one), (b, two) = list(sizes.items())[:2]
             raise ValueError(
@@ -124,6 +129,13 @@ class UserPoints:
         return (self.take(slice(start, min(start + size, len(self)))) for start in range(0, len(self), size))
 
     @property
+    def hint(self) -> str:
+        """Return what may be wrong with the form of the points where a network does not take them; often nothing."""
+        if not isinstance(self.inputs, np.ndarray) or self.inputs.dtype.kind not in "iub":
+            return ""
+        return f"; the points are {self.inputs.dtype}: most networks need float32, scaled as in training"
+
+    @property
     def _pixels(self) -> np.ndarray | ImageFiles | None:
         """Return what may be pictures."""
         return self.inputs.get("pixel_values") if isinstance(self.inputs, Mapping) else self.inputs
@@ -147,6 +159,8 @@ class UserPoints:
             return 0.0, 1.0
         some = found[:: -(-len(found) // _SAMPLE)]
         low, high = float(some.min()), float(some.max())
+        if low >= 0 and found.dtype.kind in "iub":
+            return 0.0, float(next((white for white in _WHITES if high <= white), high))
         if low >= 0:
             return 0.0, 1.0 if high <= 1 else max(high, 16.0)
         return low, high if high > low else low + 1
@@ -198,6 +212,10 @@ def load_points(path: Path, image_size: int | None = None) -> UserPoints:
     found = _loaded(path)
     if isinstance(found, np.ndarray):
         _check_numbers(found, str(path))
+        if found.ndim == 1 and found.dtype.kind == "f":
+            # A linear layer would take all of them for the features of a single point.
+            count = len(found)
+            raise ValueError(f"{path} has the shape ({count},): save {count} points of one number as ({count}, 1)")
         return UserPoints(found)
     extras = {kind: _first(found, names) for kind, names in zip(("labels", "texts", "columns"), _EXTRAS, strict=True)}
     inputs = {name: array for name, array in found.items() if not any(array is each for each in extras.values())}
@@ -208,7 +226,10 @@ def load_points(path: Path, image_size: int | None = None) -> UserPoints:
     lengths = {name: len(array) for name, array in inputs.items()}
     if len(set(lengths.values())) > 1:
         raise ValueError(f"the arrays of {path} have different numbers of points: {lengths}")
-    return UserPoints(next(iter(inputs.values())) if len(inputs) == 1 else inputs, **extras)
+    first = next(iter(inputs.values()))
+    _check_words(extras["texts"], f"texts of {path}", len(first), "points")
+    _check_words(extras["columns"], f"columns of {path}", first.shape[1] if first.ndim > 1 else 1, "columns")
+    return UserPoints(first if len(inputs) == 1 else inputs, **extras)
 
 
 _EXTRAS = (_LABELS, _TEXTS, _COLUMNS)
@@ -219,25 +240,93 @@ def _first(arrays: Mapping[str, np.ndarray], names: tuple[str, ...]) -> np.ndarr
 
 
 def _loaded(path: Path) -> np.ndarray | dict[str, np.ndarray]:
+    """Return the array of a ``.npy`` file, or the arrays of an ``.npz`` file by name.
+
+    No array is made before its header fits the size of the file: a header can promise more than any memory holds.
+    """
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
+    kind = path.suffix if path.suffix in (".npy", ".npz") else ".npy"
     try:
-        found = np.load(path, allow_pickle=False)
-        if isinstance(found, np.ndarray):
-            return found
-        with found:
-            return {name: found[name] for name in found.files}
-    except (ValueError, EOFError, OSError) as error:
-        raise ValueError(f"{path} is not a complete {path.suffix or '.npy'} file of numbers: {error}") from None
+        with path.open("rb") as file:
+            if file.read(2) != b"PK":
+                file.seek(0)
+                return _array(file, path.stat().st_size, str(path))
+            file.seek(0)
+            with zipfile.ZipFile(file) as members:
+                found = {info.filename: _member(members, info, path) for info in members.infolist()}
+                return {name.removesuffix(".npy"): array for name, array in found.items()}
+    except _Refused as error:
+        raise ValueError(str(error)) from None
+    except MemoryError:
+        raise ValueError(f"{path} holds more numbers than fit into memory") from None
+    except Exception as error:
+        # Damage inside a zip file raises whatever its compression does.
+        raise ValueError(f"{path} is not a complete {kind} file of numbers: {error}") from None
+
+
+class _Refused(ValueError):
+    """An array that is not read; the message says why."""
+
+
+def _member(members: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> np.ndarray:
+    if not info.filename.endswith(".npy"):
+        raise _Refused(f"{path} holds {info.filename!r}, which is no array: write it with numpy.savez")
+    with members.open(info) as file:
+        return _array(file, info.file_size, f"{info.filename.removesuffix('.npy')} of {path}")
+
+
+def _array(file: IO[bytes], size: int, what: str) -> np.ndarray:
+    """Return the array in an open file of ``size`` bytes."""
+    shape, fortran, dtype = _header(file, what)
+    if dtype.kind not in "fiubUScMmV" or dtype.hasobject:
+        raise _Refused(f"{what} holds {_KINDS['O']}: save numbers")
+    if not all(type(length) is int and length >= 0 for length in shape):
+        raise _Refused(f"{what} declares the shape {shape}, which no array has")
+    promised, held = math.prod(shape) * dtype.itemsize, size - file.tell()
+    if promised != held:
+        text = f"{shape} of {dtype}" if len(str(shape)) < 100 else f"of {len(shape)} axes"
+        wanted = f"{promised:,}" if promised < 10**30 else "far more"
+        raise _Refused(f"{what} declares the shape {text}, which takes {wanted} bytes, but holds {held:,}")
+    if not promised:
+        return np.zeros(shape, dtype)
+    values = bytearray(file.read(promised))
+    if len(values) < promised:
+        raise _Refused(f"{what} ends after {len(values):,} of its {promised:,} bytes")
+    return np.frombuffer(values, dtype).reshape(shape, order="F" if fortran else "C")
+
+
+def _header(file: IO[bytes], what: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
+    from numpy.lib import format as npy
+
+    try:
+        version = npy.read_magic(file)
+        read = npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0
+        if version > (2, 0):
+            raise _Refused(f"{what} holds {_KINDS['V']}, not numbers")
+        return read(file)
+    except _Refused:
+        raise
+    except Exception:
+        # numpy's parser of headers raises whatever Python's own tokenizer and evaluator do.
+        raise _Refused(f"{what} is not a complete .npy file of numbers: its header cannot be read") from None
 
 
 def _check_numbers(array: np.ndarray, what: str) -> None:
     if array.ndim == 0 or len(array) == 0:
         raise ValueError(f"{what} holds no points")
     if array.dtype.kind not in "fiub":
-        raise ValueError(f"{what} holds {array.dtype}, not numbers")
+        raise ValueError(f"{what} holds {_KINDS[array.dtype.kind]}, not numbers")
     if array.dtype.kind == "f" and not np.isfinite(array).all():
         raise ValueError(f"{what} holds NaN or infinite values")
+
+
+def _check_words(array: np.ndarray | None, what: str, count: int, of: str) -> None:
+    if array is not None and (array.shape != (count,) or array.dtype.kind != "U"):
+        held = f"{_KINDS.get(array.dtype.kind, 'numbers')} of shape {array.shape}"
+        raise ValueError(f"{what} must be words, one for each of {count} {of}, got {held}")
+    if array is not None:
+        require_text(array.tolist(), what)
 
 
 def load_labels(path: Path | None, points: int) -> np.ndarray | None:
@@ -254,6 +343,10 @@ def checked_labels(labels: np.ndarray, points: int, what: str) -> np.ndarray:
     """Return labels after checking that there is one per point, and that none of them is NaN."""
     if labels.shape != (points,):
         raise ValueError(f"{what} holds an array of shape {labels.shape}, not one label for each of {points} points")
+    if labels.dtype.kind not in "fiubU":
+        raise ValueError(f"{what} holds {_KINDS[labels.dtype.kind]}, not numbers or words")
     if labels.dtype.kind == "f" and not np.isfinite(labels).all():
         raise ValueError(f"{what} holds NaN or infinite values")
+    if labels.dtype.kind == "U":
+        require_text(labels.tolist(), what)
     return labels

@@ -37,7 +37,7 @@ Features: TypeAlias = Float64[np.ndarray, "n d"]
 MEASURES = ("vq", "cka", "procrustes", "rsa", "mutual-knn")
 # Points whose pairs are compared by rsa and mutual-knn, neighbors of a point, and groups of the jackknife.
 _PAIRED, _NEIGHBORS, _GROUPS = 1000, 10, 20
-# Two values closer than this are equal: they were summed in different orders.
+# Two values closer than this count as equal: they may differ only because they were summed in different orders.
 _ROUNDING = 1e-10
 
 
@@ -51,7 +51,8 @@ class PairMeasure(NamedTuple):
     null : array of shape (permutations, l, m)
         The values with the second network's points permuted.
     p_value : array of shape (l, m)
-        The share of permutations, and of the value itself, that reach the value; NaN without permutations.
+        The share of the permuted values that reach the value, where the value itself is counted as one of them; NaN
+        without permutations.
     interval : array of shape (2, l, m)
         The ends of the jackknife interval over points; NaN without one.
     first, second : tuple of str
@@ -138,7 +139,7 @@ def similarity(
     Parameters
     ----------
     a, b : torch.nn.Module
-        Two networks that run on the same data; they are given back as they were.
+        Two networks that run on the same data; they are not changed.
     data : tensor, array, mapping, data set or loader
         The points, in the same order each time they are read.
     measures : sequence of str
@@ -151,7 +152,7 @@ def similarity(
     seed : int
         The seed of the permutations.
     batch_size : int
-        How many points to run at once, where the data is not in batches already.
+        How many points to run at once, unless the data comes in batches.
 
     Returns
     -------
@@ -266,7 +267,7 @@ class _Centered:
     @classmethod
     def of(cls, x: Features) -> _Centered:
         centered = x - x.mean(0)
-        # What is left of equal values is rounding.
+        # Differences of equal values are only rounding errors.
         centered = np.where(np.ptp(x, axis=0) > 0, centered, 0.0)
         if centered.shape[1] > len(x):
             # A rotation changes no measure, and leaves no more features than there are points.
@@ -299,7 +300,7 @@ def cka(one: _Centered, other: _Centered) -> float:
 
 
 def _positive(side: _Centered) -> float:
-    """Return the squared norm of a kernel; NaN if it is zero but for rounding."""
+    """Return the squared norm of a kernel; NaN if it is zero up to rounding."""
     found = _product(side, side)
     return found if found > _ROUNDING * float(np.square(side.rows.T @ side.rows).sum()) else np.nan
 
@@ -330,7 +331,7 @@ def procrustes(one: _Centered, other: _Centered) -> float:
 
 @dataclass(frozen=True)
 class _Pairs:
-    """All distances between points, and what a measure derives from them: ranks, or who is whose neighbor."""
+    """All distances between points, and what a measure derives from them: ranks, or nearest neighbors."""
 
     rows: Float64[np.ndarray, "n n"]
     derive: Callable[[np.ndarray], np.ndarray]

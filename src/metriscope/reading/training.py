@@ -19,12 +19,12 @@ from metriscope.vq import Patterns, alignment, capture, utilization
 
 __all__ = ["MetricLogger", "TrainingTracker", "effective_rank"]
 
-# What is logged of each layer.
+# The columns that are logged for each layer.
 _LOGGED = ("dead", "dying", "effective_rank", "drift")
 
 
 class MetricLogger(Protocol):
-    """Where numbers go while a network trains.
+    """Receives numbers while a network trains.
 
     An object with ``add_scalar(name, value, step)`` or ``log_metric(name, value, step)`` in place of ``log`` works too:
     TensorBoard's ``SummaryWriter``, or the module ``mlflow`` itself.
@@ -37,7 +37,7 @@ class MetricLogger(Protocol):
 def effective_rank(features: Float[Tensor, "n k"]) -> float:
     """Return the exponential of the entropy of the shares of variance along the principal axes.
 
-    Equal variance in r directions gives r. Features that are constant have none: the answer is NaN. After Roy &
+    Equal variance in r directions gives r. For constant features the result is NaN. After Roy &
     Vetterli, "The effective rank" (EUSIPCO 2007), with variances in place of singular values.
 
     >>> import torch
@@ -63,15 +63,15 @@ class TrainingTracker:
     Parameters
     ----------
     model : torch.nn.Module
-        The network that is trained; it is given back as it was after each measurement.
+        The network that is trained; measurements do not change it.
     data : tensor, array, mapping, data set or loader
         The points to measure on, the same at every measurement.
     every : int
-        Measure every so many epochs.
+        Number of epochs between two measurements.
     logger : MetricLogger, SummaryWriter or mlflow, optional
         Where to log each layer's numbers, under ``layer/measure``.
     batch_size : int
-        How many points to run at once, where the data is not in batches already.
+        How many points to run at once, unless the data comes in batches.
 
     Raises
     ------
@@ -101,7 +101,7 @@ class TrainingTracker:
         self._tables: list[pd.DataFrame] = []
 
     def __call__(self, epoch: int) -> None:
-        """Measure the network if this epoch is one to measure."""
+        """Measure the network if this epoch is to be measured."""
         if epoch % self.every:
             return
         patterns = capture(self.model, self.data, batch_size=self.batch_size)
@@ -140,8 +140,14 @@ class TrainingTracker:
         """Return one row per measured epoch and layer.
 
         Columns: epoch, layer, units; dead, dying (dead now, not at the last measurement), revived and rare units;
-        effective_rank of the layer's outputs; drift and change, 1 less the debiased alignment of the layer's signs with
-        the first and with the last measurement (0 if the kernel is the same, NaN if all signs of a layer are constant).
+        effective_rank of the layer's outputs; drift and change, 1 minus the debiased alignment of the layer's signs
+        with the first and with the last measurement (0 if the kernel is the same, NaN if all signs of a layer are
+        constant).
+
+        Raises
+        ------
+        ValueError
+            If nothing has been measured yet.
         """
         if not self._tables:
             raise ValueError("the tracker has measured nothing yet; call it with an epoch first")
@@ -192,7 +198,7 @@ def _log_method(logger: Any) -> Any:
 
 
 def _drift(before: Patterns, now: Patterns) -> list[float]:
-    """Return 1 less the alignment of each layer with itself at another time."""
+    """Return 1 minus the alignment of each layer with itself at another time."""
     if before is now:
         found = np.asarray(alignment(now, now, by_layer=True).value)
         return [0.0 if np.isfinite(value) else math.nan for value in np.diag(found)]

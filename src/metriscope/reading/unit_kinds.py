@@ -2,9 +2,9 @@
 
 Axes: N points, C classes, K units. A unit *serves* the class whose log-odds fall most when its activation is replaced
 by its mean. On the points of that class two perturbations of equal size are compared: an offset, which moves the zero
-set, and a scale, which leaves it where it is. If the class lies on the zero set, a scale changes nothing and an offset
-takes the evidence away: the unit is used as a distance. If the class lies where the unit is largest, a scale takes
-more: it is used as an intensity.
+set, and a scale, which does not. If the class lies on the zero set, a scale changes nothing and an offset removes the
+evidence: the unit is used as a distance. If the class lies where the unit is largest, a scale removes more: the unit is
+used as an intensity.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ __all__ = ["ClassScores", "UnitEffects", "log_odds", "unit_effects"]
 _SIZE = 1.0
 # The larger effect must be this many times the smaller.
 _CLEARLY = 1.25
-# Classes whose log-odds fall nearly as much as those of the class that is served are served too.
+# Classes whose log-odds fall nearly as much as those of the served class are served too.
 _TIED = 0.9
 _FEWEST, _LEVEL = 5, 0.01
-# Halvings of the interval in which the mean activation lies.
+# Steps of the bisection for the mean activation.
 _BISECTIONS = 40
 # Changes of log-odds below this share of their size are rounding.
 _ROUNDING = 1e-5
@@ -38,7 +38,7 @@ _ROUNDING = 1e-5
 
 @dataclass(frozen=True)
 class ClassScores:
-    """How a network's outputs become one score per class: outputs as they are, or nearness to mean outputs."""
+    """How a network's outputs give one score per class: as they are, or by their nearness to mean outputs."""
 
     outputs: Int64[np.ndarray, " c"] | None
     means: Float64[Tensor, "c o"] | None = None
@@ -48,8 +48,8 @@ class ClassScores:
     def of(cls, outputs: Float64[Tensor, "n o"], codes: Int64[Tensor, " n"], classes: np.ndarray) -> ClassScores:
         """Return how to score the given classes.
 
-        Whole numbers name outputs. Other labels are matched with the outputs that answer them, if most points are
-        answered so.
+        Whole numbers are numbers of outputs. Other labels are matched with the outputs that predict them, if this is
+        correct for most points.
         """
         from scipy.optimize import linear_sum_assignment
 
@@ -76,7 +76,7 @@ class ClassScores:
 
 
 def log_odds(scores: Float64[Tensor, "n c"]) -> Float64[Tensor, "n c"]:
-    """Return each score less the logarithm of the summed exponentials of the others.
+    """Return each score minus the logarithm of the summed exponentials of the others.
 
     >>> log_odds(torch.tensor([[0.0, 3.0]]).double())
     tensor([[-3.,  3.]], dtype=torch.float64)
@@ -89,7 +89,7 @@ def log_odds(scores: Float64[Tensor, "n c"]) -> Float64[Tensor, "n c"]:
 
 
 def _first_tensor(outputs: Any) -> Tensor | None:
-    """Return the class scores, or else the first tensor, of whatever a model returns."""
+    """Return the class scores, or otherwise the first tensor, of any output of a model."""
     if isinstance(outputs, Tensor):
         return outputs
     if isinstance(getattr(outputs, "logits", None), Tensor):
@@ -112,7 +112,7 @@ def flat_outputs(outputs: Any, points: int) -> Float64[Tensor, "n o"]:
 
 @dataclass(frozen=True)
 class UnitEffects:
-    """What perturbing each unit alone does: the class it serves (-1 for none), the kind, and losses of log-odds."""
+    """Effects of perturbing each unit alone: the class it serves (-1 for none), the kind, and losses of log-odds."""
 
     kind: np.ndarray
     serves: Int64[np.ndarray, " k"]
@@ -122,7 +122,7 @@ class UnitEffects:
 
 
 class _Probe:
-    """The points on which a network is perturbed: what it answers unperturbed, and the change of log-odds."""
+    """The points on which a network is perturbed: its outputs without perturbation, and the change of log-odds."""
 
     def __init__(self, source: LayerSource, site: Site, batches: list[tuple[Batch, Int64[Tensor, " n"]]]) -> None:
         self._source, self._site, self._batches = source, site, [batch for batch, _ in batches]
@@ -167,9 +167,9 @@ class _Probe:
 def unit_effects(
     source: LayerSource, site: Site, batches: list[tuple[Batch, Int64[Tensor, " n"]]], classes: np.ndarray | None
 ) -> tuple[UnitEffects, str]:
-    """Return the effects of perturbing each unit alone, and why there are none where there are not.
+    """Return the effects of perturbing each unit alone, and the reason if there are none.
 
-    Without ``classes`` the network's own answers are the classes.
+    Without ``classes``, the network's own predictions are the classes.
     """
     probe = _Probe(source, site, batches)
     units = probe.z.shape[1]
@@ -194,7 +194,7 @@ def unit_effects(
 
 
 def _scores(probe: _Probe, classes: np.ndarray | None) -> tuple[ClassScores, Int64[np.ndarray, " n"]]:
-    """Return how classes are scored, and the class of each point: its label, or what the network answers."""
+    """Return how classes are scored, and the class of each point: its label, or the network's prediction."""
     if classes is None:
         return ClassScores(np.arange(probe.outputs.shape[1])), probe.outputs.argmax(1).numpy()
     return ClassScores.of(probe.outputs, probe.codes, classes), probe.codes.numpy()
@@ -233,8 +233,8 @@ class _Answers:
     def served(self, lost: Float64[np.ndarray, "n c"]) -> tuple[int, np.ndarray, float]:
         """Return the class that loses most, all that lose nearly as much, and how much; -1 if none clearly loses.
 
-        A class counts if its points lose more of its log-odds than other points do: what every point loses is no
-        evidence for the class.
+        A class counts if its own points lose more of its log-odds than other points do, because what all points lose
+        is not evidence for the class.
         """
         from scipy.stats import norm
 

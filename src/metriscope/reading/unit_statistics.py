@@ -31,15 +31,15 @@ __all__ = [
     "shifted_products",
 ]
 
-# Points named as nearest to a zero set, and rows kept for distributions.
+# The number of points listed as nearest to a zero set, and of rows kept for distributions.
 KEPT, _ROWS = 5, 4096
 # The narrowest Gaussian of a mixture, as a share of the variance of all rows.
 _NARROW = 1e-3
 _EM_STEPS = 60
 _BINS = 8
-# Units that agree this well, and whose zero sets are this close in standard deviations, have the same zero set.
+# Units whose correlation is at least this, and whose zero sets are this close in deviations, have the same zero set.
 _SAME, _CLOSE = 0.999, 0.05
-# A direction is lost if the metric gives it at most this share of what it gives its best measured one.
+# A direction is lost if its eigenvalue in the metric is at most this share of the largest.
 _LOST = 0.01
 
 
@@ -107,7 +107,7 @@ class ClassMoments:
         counts, sums = (self.counts.sum()[None], self.sums.sum(1, keepdim=True)) if pooled else (self.counts, self.sums)
         first, second, third = sums / counts.masked_fill(counts == 0, torch.nan)[:, None]
         variance = (second - first**2).clamp(min=0)
-        # What is left of equal values is the rounding of their squares.
+        # For equal values only the rounding error of their squares remains.
         variance = torch.where(variance <= 1e-12 * (first + self.shift) ** 2, 0.0, variance)
         central = third - 3 * first * second + 2 * first**3
         skewness = central / variance.masked_fill(variance == 0, torch.nan) ** 1.5
@@ -125,7 +125,7 @@ class ClassMoments:
 
 @dataclass
 class NearestPoints:
-    """The points with the smallest scores, for each unit; infinite scores are not points."""
+    """The points with the smallest scores, for each unit; points with an infinite score are left out."""
 
     scores: Float64[Tensor, "k m"] | None = None
     points: Int64[Tensor, "k m"] | None = None
@@ -178,7 +178,7 @@ class RowSample:
 
 @dataclass
 class ClassCovariances:
-    """Mean and covariance of a layer's inputs, of all and, if there is room, by class."""
+    """Mean and covariance of a layer's inputs, over all rows and, if memory allows, by class."""
 
     classes: int
     room: int
@@ -272,8 +272,8 @@ def near_share(z: Float64[np.ndarray, "m k"], codes: Int64[np.ndarray, " m"]) ->
     """Return each unit's information on the class, in nats, and the share of it that lies in the nearer half of rows.
 
     Rows are binned by their side of the zero set and by the octile of their distance from it. A bin contributes its
-    share of rows times the divergence of its classes from those of all rows, less the bias of few rows. The share is
-    NaN where no information is left.
+    share of rows times the divergence of its classes from those of all rows, minus the bias from few rows. The share
+    is NaN where no information is left.
     """
     n, classes = len(z), int(codes.max()) + 1
     order = np.abs(z).argsort(0, kind="stable").argsort(0, kind="stable")
@@ -322,7 +322,7 @@ def nearest_axes(weight: Tensor, variances: Tensor, vectors: Tensor) -> dict[str
 
 
 def _varying(variances: Tensor) -> int:
-    """Return in how many directions the inputs vary."""
+    """Return the number of directions in which the inputs vary."""
     floor = len(variances) * torch.finfo(torch.float32).eps * float(variances[-1])
     return int((variances > max(floor, 0.0)).sum())
 

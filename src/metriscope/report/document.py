@@ -43,7 +43,7 @@ Strength = Literal["exact", "protocol", "hint", "not run"]
 STRENGTHS: tuple[Strength, ...] = get_args(Strength)
 
 FormatSpec: TypeAlias = "str | int"
-"""How a column is written: significant digits, "seconds", "as printed", or a Python format such as ".2f"."""
+"""How a column is written: significant digits, "seconds", "p", "as printed", or a Python format such as ".2f"."""
 
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]*")
 _SVG_ID = re.compile(r'\sid="([^"]*)"')

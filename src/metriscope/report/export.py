@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from metriscope.common.errors import Damage, reason
 from metriscope.common.files import replaced, sha256
 from metriscope.report.front import APPENDIX, render_front
-from metriscope.report.html import render
+from metriscope.report.html import csv_text, render, visible
 from metriscope.runs.codec import from_json, to_json
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def write_report(page: Page, out: Path, name: str = "report.html", front: Front 
     out, tables = Path(out), tables_folder(name)
     _check_apart(page, name)
     files = {f"{tables}/{file}": data for table in page.tables for file, data in table_files(table).items()}
-    files |= {companion.name: companion.html.encode() for companion in page.companions}
+    files |= {companion.name: visible(companion.html).encode() for companion in page.companions}
     if front is not None:
         files[APPENDIX] = render(page, tables).encode()
     index = out / tables / INDEX
@@ -107,11 +107,7 @@ def _remove_unchanged(out: Path, tables: str, files: Mapping[str, str]) -> None:
 
 def table_files(table: Table) -> dict[str, bytes]:
     """Return the contents of both files of ``table``, by file name."""
-    return {f"{table.name}.csv": _csv(table), f"{table.name}.parquet": _parquet(table)}
-
-
-def _csv(table: Table) -> bytes:
-    return table.frame.to_csv(index=False, lineterminator="\n").encode()
+    return {f"{table.name}.csv": csv_text(table).encode(), f"{table.name}.parquet": _parquet(table)}
 
 
 def _parquet(table: Table) -> bytes:
@@ -129,3 +125,5 @@ def _write_or_explain(path: Path, data: bytes) -> None:
             file.write(data)
     except OSError as error:
         raise ReportError(f"cannot write {path}: {reason(error)}") from error
+    except ValueError:
+        raise ReportError(f"cannot write {path}: not a name that a file can have") from None

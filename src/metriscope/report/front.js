@@ -19,8 +19,14 @@ function reveal() {
 
 function enlarge(figure, large) {
   figure.classList.toggle("large", large);
+  const svg = figure.querySelector("svg");
+  if (svg.dataset.whole) {
+    svg.dataset.small ??= svg.getAttribute("viewBox");
+    svg.setAttribute("viewBox", large ? svg.dataset.whole : svg.dataset.small);
+  }
   const link = figure.querySelector(".enlarge");
-  link.firstChild.textContent = large ? "Shrink" : "Enlarge";
+  link.dataset.label ??= link.firstChild.textContent;
+  link.firstChild.textContent = large ? "Shrink" : link.dataset.label;
   link.setAttribute("aria-expanded", String(large));
 }
 
@@ -37,10 +43,10 @@ for (const link of document.querySelectorAll(".enlarge")) {
   figure.querySelector(".card").addEventListener("click", toggle);
 }
 
-for (const button of document.querySelectorAll("button[data-copies]")) {
+for (const button of document.querySelectorAll("button.copy")) {
   button.addEventListener("click", async () => {
-    const rows = [...document.querySelectorAll(`${button.dataset.copies} > div`)];
-    const text = rows.map((row) => [...row.children].map((part) => part.textContent).join(": ")).join("\n");
+    const rows = button.dataset.copies ? [...document.querySelectorAll(`${button.dataset.copies} > div`)] : [];
+    const text = button.dataset.text ?? rows.map((row) => [...row.children].map((part) => part.textContent).join(": ")).join("\n");
     try {
       await navigator.clipboard.writeText(text);
       button.textContent = "Copied";

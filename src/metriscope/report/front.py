@@ -8,17 +8,21 @@ region in which it had to lie.
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
-from metriscope.report.document import STRENGTHS, Claim, Companion, Figure, Panel, Requirement, Section
-from metriscope.report.html import environment, fingerprint, rows, verdict_counts
+from metriscope.report import theory
+from metriscope.report.document import STRENGTHS, Claim, Companion, Evidence, Figure, Panel, Requirement, Section, slug
+from metriscope.report.html import allowed, environment, inline, rows, verdict_counts, visible
+from metriscope.report.tables import cell
 
 if TYPE_CHECKING:
     from jinja2 import Template
+    from markupsafe import Markup
 
 __all__ = ["APPENDIX", "Front", "FrontStudy", "ShownProblem", "Strip", "deciding", "findings", "render_front", "strip"]
 
@@ -120,6 +124,47 @@ def strip(requirement: Requirement) -> Strip | None:
     )
 
 
+@dataclass(frozen=True)
+class Beside:
+    """Our value with its interval beside published values, in pixels from the left of a strip of width ``WIDTH``."""
+
+    ours: tuple[float, float, float]
+    published: tuple[tuple[float, float, float], ...]
+
+
+_PLAIN = r"(−?\d[\d,]*(?:\.\d+)?)"
+_OURS = re.compile(rf"{_PLAIN}(?: \[{_PLAIN}, {_PLAIN}\])?")
+_PUBLISHED = re.compile(rf"{_PLAIN}(?: ± {_PLAIN})?")
+
+
+def beside(evidence: Evidence) -> Beside | None:
+    """Return where our value and the published ones are drawn; None unless all are plain numbers.
+
+    >>> beside(Evidence("accuracy", "2.0 [1.0, 3.0]", "4 ± 1")).ours
+    (52.2, 14.4, 90.0)
+    """
+    ours = _OURS.fullmatch(cell(evidence.ours))
+    theirs = [_PUBLISHED.fullmatch(part) for part in cell(evidence.published, "as printed").split(", ")]
+    if ours is None or None in theirs:
+        return None
+    value, low, high = (float(text.replace("−", "-").replace(",", "")) if text else math.nan for text in ours.groups())
+    own = (value, value, value) if math.isnan(low) else (value, low, high)
+    printed = []
+    for found in filter(None, theirs):
+        mean, sd = (float((text or "0").replace("−", "-").replace(",", "")) for text in found.groups())
+        printed.append((mean, mean - sd, mean + sd))
+    every = [*own, *(end for one in printed for end in one)]
+    low, high = min(every), max(every)
+    if low == high:
+        return None
+
+    def at(one: tuple[float, float, float]) -> tuple[float, float, float]:
+        first, second, third = (_MARGIN + (v - low) / (high - low) * (1 - 2 * _MARGIN) for v in one)
+        return round(WIDTH * first, 1), round(WIDTH * second, 1), round(WIDTH * third, 1)
+
+    return Beside(at(own), tuple(map(at, printed)))
+
+
 def deciding(claim: Claim) -> Requirement | None:
     """Return the criterion that tells most about a verdict: for a contradicted claim the first that fails."""
     order = _TELLING[claim.verdict]
@@ -152,6 +197,53 @@ def source_link(source: str) -> str:
     return next((address for name, address in _SOURCES.items() if name in source), "")
 
 
+GLOSSARY: Mapping[str, str] = {
+    "Mahalanobis distance": "A point's distance from the mean of a Gaussian, in standard deviations along each axis.",
+    "lose directions": "A network that loses a direction gives the same answer however far a point moves along it.",
+    "linear regions": "The pieces of the input space on each of which a ReLU network is one affine map.",
+    "calibration": "Whether answers given with 80 % confidence are right in 80 % of cases.",
+    "prototypes": "Points to which distances are measured, one or more per class.",
+    "principal axes": "The directions along which data vary most, one orthogonal to the other.",
+    "LSUV": "A start that scales each layer until its outputs have unit variance on the data.",
+    "zero set": "The inputs at which a unit's pre-activation is 0: for a distance, the place it measures from.",
+    "outputs forced to be positive or negative": "A second activation after the last layer, with or without a minus.",
+    "put them on different sides": "A unit has two points on different sides if its pre-activations differ in sign.",
+}
+
+
+def explained(text: str) -> Markup:
+    """Return a text with its first terms of the glossary as buttons that explain them.
+
+    >>> str(explained("a zero set")).startswith('a <button type="button" class="term" popovertarget="term-zero-set">')
+    True
+    """
+    from markupsafe import Markup, escape
+
+    html = str(inline(text))
+    for term in GLOSSARY:
+        button = Markup('<button type="button" class="term" popovertarget="term-{}">{}</button>').format(
+            slug(term), term
+        )
+        html = html.replace(str(escape(term)), str(button), 1)
+    return Markup(html)
+
+
+def focused(drawing: Markup) -> Markup:
+    """Return a figure as its most telling panels, which stay readable where it is small; the page can show the rest."""
+    from markupsafe import Markup
+
+    def narrowed(found: re.Match[str]) -> str:
+        *_, width, height = map(float, found[3].split())
+        return (
+            f'viewBox="{found[3]}" data-whole="{found[1]}"{found[2]}{found[4]} style="--ratio: {width / height:.3f}; '
+        )
+
+    return Markup(_FOCUS.sub(narrowed, str(drawing), count=1))
+
+
+_FOCUS = re.compile(r'viewBox="([^"]+)"([^>]*?) data-focus="([^"]+)"([^>]*?) style="')
+
+
 def told(requirements: Sequence[Requirement]) -> str:
     """Return how many criteria hold, fail and are open.
 
@@ -171,6 +263,8 @@ def told(requirements: Sequence[Requirement]) -> str:
 
 def render_front(front: Front, tables: str = "tables") -> str:
     """Return the first page as an HTML document; the same page gives the same bytes."""
+    from markupsafe import Markup
+
     known: dict[str, object] = {
         "front": front,
         "tables": tables,
@@ -178,21 +272,25 @@ def render_front(front: Front, tables: str = "tables") -> str:
         "appendix": APPENDIX,
     }
     known |= {"told_first": findings(front.ledger), "provenance": list(rows(front.provenance))}
+    # The first figure of the first study opens the page.
+    known["glossary"] = GLOSSARY
+    known["lead"] = next((each for study in front.studies for each in study.figures), None)
     known["shown"] = {claim.id for study in front.studies for claim in study.claims}
-    return _template().render(**known).lstrip()
+    tried = any(study.panels for study in front.studies)
+    known |= allowed([_text("front.js"), theory.script()] if tried else [_text("front.js")])
+    known["theory_css"] = Markup(theory.style()) if tried else ""
+    return visible(_template().render(**known).lstrip())
 
 
 @cache
 def _template() -> Template:
+    from markupsafe import Markup
+
     made = environment()
-    made.filters |= {f.__name__: f for f in (deciding, source_link, strip, told)}
-    script = _text("front.js")
-    made.globals |= {"width": WIDTH, "front_css": _text("front.css")}
-    made.globals |= {"front_script": script, "front_policy": fingerprint(script)}
+    made.filters |= {f.__name__: f for f in (beside, deciding, explained, focused, slug, source_link, strip, told)}
+    made.globals |= {"width": WIDTH, "front_css": Markup(_text("front.css"))}
     return made.get_template("front.html.j2")
 
 
 def _text(name: str) -> str:
-    from markupsafe import Markup
-
-    return Markup((files("metriscope.report") / name).read_text("utf-8"))
+    return (files("metriscope.report") / name).read_text("utf-8")

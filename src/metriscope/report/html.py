@@ -13,9 +13,12 @@ from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from hashlib import sha256
 from importlib.resources import files
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from metriscope.report.document import STRENGTHS, VERDICTS, Block, Claim, Page, Table, Verdict
+import numpy as np
+
+from metriscope.common.errors import printable
+from metriscope.report.document import STRENGTHS, VERDICTS, Block, Claim, Figure, Page, Table, Verdict
 from metriscope.report.style import CYCLE, FAINT, GRID, INK, MUTED
 from metriscope.report.tables import cell, grid
 
@@ -23,13 +26,32 @@ if TYPE_CHECKING:
     from jinja2 import Environment
     from markupsafe import Markup
 
-__all__ = ["environment", "fingerprint", "inline", "paragraphs", "render", "rows", "safe_json", "verdict_counts"]
+__all__ = [
+    "allowed",
+    "csv_text",
+    "environment",
+    "fingerprint",
+    "inline",
+    "paragraphs",
+    "render",
+    "rows",
+    "safe_json",
+    "verdict_counts",
+    "visible",
+]
 
 # HTML parsers need no namespace for inline SVG; without it the page contains no network address at all.
 _XMLNS = ' xmlns="http://www.w3.org/2000/svg"'
 # Colors of figures that are lighter on a dark page; their names are those of the variables in page.css.
 _THEMED = {"ink": INK, "muted": MUTED, "faint": FAINT, "grid": GRID, "published": "#8a2c6a"}
 _THEMED |= {f"{i}": color for i, color in enumerate(CYCLE) if color != INK}
+# What a spreadsheet takes for a formula, unless it is a number.
+_FORMULA, _NUMBER = (
+    re.compile(r"[\s\x00-\x1f]*[=+\-@\uff1d\uff0b\uff0d\uff20]."),
+    re.compile(r"[+-]?[\d.,]+(e[+-]?\d+)?%?", re.I),
+)
+# Control characters, marks that reorder text, halves of characters, and what is none.
+_UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 _MARKS = re.compile(r"`(?P<code>[^`]+)`|\*\*(?P<bold>.+?)\*\*", re.DOTALL)
 
 
@@ -70,11 +92,18 @@ def render(page: Page, tables: str = "tables") -> str:
 
     scripts = [text for text in (page.script, _table_script() if page.tables else "") if text]
     known = {"page": page, "tables": tables, "counts": verdict_counts(page.ledger or page.claims)}
-    known |= {"scripts": [Markup(text) for text in scripts], "style": Markup(page.style)}
-    known["policies"] = Markup(" ".join(f"'{fingerprint(text)}'" for text in scripts))
+    known |= {"style": Markup(page.style), **allowed(scripts)}
     text = environment().get_template("page.html.j2").render(**known, provenance=list(rows(page.provenance)))
     # The macros in front leave empty lines, and a document must open with its type.
-    return text.lstrip()
+    return visible(text.lstrip())
+
+
+def allowed(scripts: Iterable[str]) -> dict[str, Any]:
+    """Return our own scripts and the part of a page's policy that lets them run, and no other."""
+    from markupsafe import Markup
+
+    texts = [Markup(text) for text in scripts]
+    return {"scripts": texts, "policies": Markup(" ".join(f"'{fingerprint(text)}'" for text in texts))}
 
 
 def verdict_counts(claims: Iterable[Claim]) -> list[tuple[Verdict, int, str]]:
@@ -130,6 +159,16 @@ def drawing(svg: str) -> Markup:
     return themed(svg.replace(_XMLNS, "", 1))
 
 
+def drawn(figure: Figure) -> Markup:
+    """Return a figure with its own title, which states what it shows, for those who do not see it."""
+    from markupsafe import Markup, escape
+
+    named = re.sub(
+        r"(<title[^>]*>)[^<]*", lambda found: f"{found[1]}{escape(figure.title)}", str(drawing(figure.svg)), count=1
+    )
+    return Markup(named)
+
+
 def themed(html: str) -> Markup:
     """Return our own HTML with lines, texts and colors of figures that follow the page's light or dark theme."""
     from markupsafe import Markup
@@ -140,8 +179,34 @@ def themed(html: str) -> Markup:
 
 
 def csv_text(table: Table) -> str:
-    """Return the numbers of a table in full, as the page hands them out even where its files were left behind."""
-    return table.frame.to_csv(index=False, lineterminator="\n")
+    """Return a table in full as CSV: as its file, and as the page hands it out even where its files were left behind.
+
+    Words that a spreadsheet would compute, such as ``=1+1``, get an apostrophe in front; numbers stay numbers.
+    """
+    frame = table.frame.rename(columns=_harmless)
+    for at in range(frame.shape[1]):
+        cells = list(frame.iloc[:, at]) if frame.dtypes.iloc[at].kind not in "biuf" else []
+        harmless = [_harmless(cell) for cell in cells]
+        if any(one is not other for one, other in zip(cells, harmless, strict=True)):
+            frame.isetitem(at, np.array(harmless, dtype=object))
+    return visible(frame.to_csv(index=False, lineterminator="\n"))
+
+
+def _harmless(cell: object) -> object:
+    if not isinstance(cell, str):
+        return cell
+    # A bare carriage return would end the row, because only line feeds are quoted.
+    cell = cell.replace("\r\n", "\n").replace("\r", "\n")
+    return f"'{cell}" if _FORMULA.match(cell) and not _NUMBER.fullmatch(cell) else cell
+
+
+def visible(text: str) -> str:
+    r"""Return text in which characters that no page can show, or that reorder others, are escapes.
+
+    >>> visible("red \x1b[31m")
+    'red \\x1b[31m'
+    """
+    return _UNSEEN.sub(lambda found: printable(found.group()), text)
 
 
 @cache
@@ -160,7 +225,7 @@ def environment() -> Environment:
     made = Environment(
         autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, loader=DictLoader(texts)
     )
-    made.filters |= {f.__name__: f for f in (inline, paragraphs, cell, grid, kind, drawing, csv_text)}
+    made.filters |= {f.__name__: f for f in (inline, paragraphs, cell, grid, kind, drawn, csv_text)}
     made.filters |= {"themed": themed, "as_json": lambda data: Markup(safe_json(data))}
     made.globals["css"] = Markup((folder / "page.css").read_text("utf-8"))
     return made

@@ -98,7 +98,8 @@ def findings_panel(told: tuple[Finding, ...]) -> Panel:
         f"<span>{inline(one.text)}</span></li>"
         for one in told
     ]
-    return Panel("findings", "", f'<ul class="findings">{"".join(items)}</ul>')
+    data = {"findings": [{"level": one.level, "text": one.text} for one in told]}
+    return Panel("findings", "", f'<ul class="findings">{"".join(items)}</ul>', data=data)
 
 
 def _map(found: Inspection, views: PointViews) -> tuple[Block, ...]:

@@ -21,6 +21,7 @@ __all__ = [
     "mean_sd",
     "mean_text",
     "number",
+    "p_value",
     "plural",
     "power_of_ten",
     "seconds",
@@ -72,6 +73,15 @@ def as_printed(x: float | None) -> str:
         return number(x)
     mantissa = f"{x:.7e}".partition("e")[0]
     return number(x, max(len(mantissa.strip("-").replace(".", "").rstrip("0")), 1))
+
+
+def p_value(p: float | None) -> str:
+    """Return a p-value with two digits; a very small one only as that.
+
+    >>> p_value(0.0312), p_value(2e-7), p_value(1.0)
+    ('0.031', '< 0.001', '1.0')
+    """
+    return "< 0.001" if p is not None and p < 0.001 else number(p, 2)
 
 
 def interval(low: float | None, high: float | None, digits: int = 2) -> str:

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 __all__ = [
+    "FEW",
     "LABEL_COLORS",
     "band",
     "clip_line",
@@ -32,6 +33,8 @@ __all__ = [
     "strip",
 ]
 
+# Fewer runs than this have neither an interval nor the shape of a distribution in a drawing.
+FEW = 5
 Array = npt.NDArray[np.float64]
 _GOLDEN = (5**0.5 - 1) / 2
 _HALO: dict[str, Any] = {"markeredgecolor": "white", "markeredgewidth": 0.8}
@@ -80,13 +83,18 @@ def strip(
 ) -> None:
     """Draw one row per group: every run, the mean with its 95 % interval, and the published value.
 
+    Fewer than five runs have their range in place of an interval.
     Runs are spread over the height of their row in a fixed order, so equal numbers stay apart.
     """
     for row, (label, values) in enumerate(groups.items()):
         color = (colors or {}).get(label, CYCLE[row % len(CYCLE)])
         runs = np.sort(np.asarray(values, dtype=np.float64).ravel())
         ax.plot(runs, row + _spread(len(runs)), "o", color=color, markersize=4, alpha=0.45, markeredgewidth=0)
-        _mark(ax, mean_interval(runs), row, "o", color)
+        # An interval of two or three runs is wider than anything they show.
+        mean, *interval = mean_interval(runs)
+        known = runs[~np.isnan(runs)]
+        ends = (known[0], known[-1]) if 0 < len(known) < FEW else interval
+        _mark(ax, (mean, *ends), row, "o", color)
         printed = (published or {}).get(label)
         if printed is not None:
             _mark(ax, printed, row + 0.36, "D", COLORS["published"])

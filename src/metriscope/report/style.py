@@ -108,11 +108,11 @@ def figure(
     return drawing, np.asarray(axes, dtype=np.object_)
 
 
-def legend(ax: Axes, place: str = "best") -> None:
+def legend(ax: Axes, place: str = "best", columns: int = 1) -> None:
     """Add a legend without a frame at ``place``, a name such as "upper right"."""
     looks: dict[str, Any] = {"frameon": False, "fontsize": 9, "labelcolor": INK, "handlelength": 1.6}
     with _underscores_shown(ax):
-        made = ax.legend(**{"loc": place, **looks})
+        made = ax.legend(**{"loc": place, "ncols": columns, **looks})
     for text in made.get_texts():
         text.set_text(text.get_text().removeprefix(_SHIELD))
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from numbers import Real
 from typing import TYPE_CHECKING, Any
 
-from metriscope.report.numbers import MISSING, as_printed, number, power_of_ten, seconds
+from metriscope.report.numbers import MISSING, as_printed, number, p_value, power_of_ten, seconds
 
 if TYPE_CHECKING:
     from metriscope.report.document import FormatSpec, Table
@@ -17,7 +17,8 @@ __all__ = ["Column", "Grid", "Heading", "cell", "grid"]
 _EXPONENT = re.compile(r"e([+-]\d+)$")
 # What may stand in a cell that should line up as a number, "96.62 ± 0.17" and "3 min 05 s" included.
 _NUMERIC = re.compile(r"[\d\s.,:/±×%<>≤≥≈∞+−–\[\]()⁻⁰¹²³⁴-⁹]+( ?(µs|ms|s|min|h)\b[\d ]*)*")
-_NAMED = {"seconds": seconds, "as printed": as_printed}
+_NAMED = {"seconds": seconds, "as printed": as_printed, "p": p_value}
+_P_VALUE = re.compile(r"(.* )?(p|holm)\b( \(.*|, .*)?", re.IGNORECASE)
 _ORIGINS = ("published", "ours")
 
 
@@ -109,7 +110,8 @@ def _headings(table: Table) -> tuple[Heading, ...]:
 def _column(table: Table, name: str, origin: str) -> Column:
     label = table.labels.get(name, name)
     origin = origin or _origin(name, label)
-    spec = table.formats.get(name, "as printed" if origin == "published" else None)
+    usual = "as printed" if origin == "published" else "p" if _P_VALUE.fullmatch(label) else None
+    spec = table.formats.get(name, usual)
     cells = tuple(cell(value, spec) for value in table.frame[name].tolist())
     numeric = any(text != MISSING for text in cells) and all(_NUMERIC.fullmatch(text) for text in cells)
     return Column(label, origin, numeric, cells)

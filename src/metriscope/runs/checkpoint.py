@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from metriscope.common.errors import Damage, explained
+from metriscope.common.errors import Damage, explained, printable
 from metriscope.common.files import read, replaced, set_aside
 from metriscope.runs.codec import from_json, from_tensors, header, to_json, to_tensors
 from metriscope.runs.provenance import FORMAT, provenance
@@ -42,8 +42,9 @@ def decode(data: bytes) -> tuple[dict[str, Tensor], dict[str, Any]]:
     stop = start + len(_BLANK)
     if _MARK not in data or data[start:stop] != _digest(memoryview(data)[:start], memoryview(data)[stop:]):
         raise Damage("truncated or edited: its content does not match its SHA-256")
+    tensors = from_tensors(data)  # checks the header
     note = header(data).get("__metadata__", {}).get("metriscope", "")
-    return from_tensors(data), from_json(note[len(_BLANK) :].encode())
+    return tensors, from_json(note[len(_BLANK) :].encode())
 
 
 def _digest(before: memoryview, after: memoryview) -> bytes:
@@ -129,9 +130,9 @@ def check(meta: object, address: str, last: int | None = None) -> None:
     if not isinstance(meta, dict) or not {"format", "address", "step", "last"} <= meta.keys():
         raise Damage("not a checkpoint of a run")
     if meta["format"] != FORMAT:
-        raise Damage(f"has format {meta['format']}, expected {FORMAT}")
+        raise Damage(f"has format {printable(str(meta['format']))[:12]}, expected {FORMAT}")
     if meta["address"] != address:
-        raise Damage(f"belongs to run {str(meta['address'])[:12]}, not to {address[:12]}")
+        raise Damage(f"belongs to run {printable(str(meta['address']))[:12]}, not to {address[:12]}")
     end = meta["last"] if last is None else last
     bounds = all(isinstance(value, int) for value in (meta["step"], end))
     if not bounds or meta["last"] != end or not 0 < meta["step"] <= end:

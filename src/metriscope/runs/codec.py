@@ -19,6 +19,9 @@ if TYPE_CHECKING:
 
 __all__ = ["from_json", "from_parquet", "from_tensors", "header", "to_json", "to_parquet", "to_tensors"]
 
+# The numbers that JSON has no word for, by repr.
+_UNDEFINED = ("nan", "inf", "-inf")
+
 
 def to_json(record: object, where: str) -> bytes:
     """Return a record as JSON; NaN and infinities are kept, tuples become lists.
@@ -32,13 +35,21 @@ def to_json(record: object, where: str) -> bytes:
 def from_json(data: bytes) -> Any:
     """Return the record that :func:`to_json` encoded, with lists for tuples."""
     try:
-        return json.loads(data, object_hook=_undefined)
+        return json.loads(data, object_hook=_undefined, parse_constant=_refused)
     except (ValueError, RecursionError):
         raise Damage("not JSON") from None
 
 
 def _undefined(fields: dict[str, Any]) -> Any:
-    return float(fields["$float"]) if fields.keys() == {"$float"} else fields
+    if fields.keys() != {"$float"}:
+        return fields
+    if fields["$float"] not in _UNDEFINED:
+        raise Damage("not JSON as it was written: its '$float' is no number")
+    return float(fields["$float"])
+
+
+def _refused(constant: str) -> Any:
+    raise Damage(f"not JSON: it holds {constant}")
 
 
 def to_tensors(tensors: Mapping[str, Tensor], note: str | None = None) -> bytes:

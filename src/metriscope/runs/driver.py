@@ -16,7 +16,7 @@ from metriscope.common.errors import Unfinished
 from metriscope.runs.address import address
 from metriscope.runs.jobs import Work
 from metriscope.runs.run import Run
-from metriscope.runs.shards import Deadline, Executor, InProcess, Shard, stored
+from metriscope.runs.shards import Deadline, Executor, InProcess, Shard, checkpoint_seconds, stored
 from metriscope.runs.store import Store
 
 if TYPE_CHECKING:
@@ -99,6 +99,7 @@ class Driver:
         If the deadline passes, some may be missing; what was begun is kept as a checkpoint, and a later call with the
         same jobs continues from there.
         """
+        checkpoint_seconds()  # refused before anything is computed
         asked = list(dict.fromkeys(jobs))
         found = self._stored(_checked(job) for job in asked)
         kept = len(found)

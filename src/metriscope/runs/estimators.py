@@ -17,7 +17,7 @@ import torch
 from jaxtyping import Float64
 from torch import Tensor
 
-from metriscope.common.errors import Damage, explained
+from metriscope.common.errors import Damage, explained, shown
 from metriscope.common.files import read, replaced
 from metriscope.common.validation import contiguous, described, label_array, plain_array, real_array
 from metriscope.runs.codec import from_json, from_tensors, header, to_json, to_tensors
@@ -66,12 +66,16 @@ class SavedEstimator:
         """
         with explained(f"load the estimator from {path}"):
             data = read(Path(path))
-            note = _note(data)
-            if note["class"] != cls.__name__:
-                raise Damage(f"the file holds a {note['class']}, expected a {cls.__name__}")
             known = {kind.__name__: kind for kind in cls._records}
             arrays = from_tensors(data)
-            state = {name: _decoded(value, arrays, known) for name, value in note["state"].items()}
+            note = _note(data)
+            if note["class"] != cls.__name__:
+                raise Damage(f"the file holds a {shown(str(note['class']), 60)}, expected a {cls.__name__}")
+            try:
+                state = {name: _decoded(value, arrays, known) for name, value in note["state"].items()}
+            except (LookupError, TypeError, ValueError, AttributeError, RecursionError, OverflowError) as error:
+                # An edited file, whose fields are not those that were written.
+                raise Damage(f"its fields are not those of a {cls.__name__}") from error
         made: Self = cls.__new__(cls)
         vars(made).update(dict.fromkeys(cls._not_saved) | state)
         return made.set_params(**parameters) if parameters else made  # type: ignore[attr-defined]
@@ -79,8 +83,9 @@ class SavedEstimator:
 
 def _note(data: bytes) -> dict[str, Any]:
     kept = header(data).get("__metadata__", {})
-    note = from_json(kept.get("metriscope", "null").encode())
-    if not isinstance(note, dict) or note.get("format") != _FORMAT:
+    note = from_json(kept.get("metriscope", "null").encode("utf-8", "surrogatepass"))
+    fields = isinstance(note, dict) and note.keys() == {"format", "class", "state"}
+    if not fields or note["format"] != _FORMAT or not isinstance(note["state"], dict):
         raise Damage("not a saved estimator")
     return note
 
@@ -120,15 +125,25 @@ def _decoded(value: Any, arrays: Mapping[str, Tensor], known: Mapping[str, type]
             raise Damage(f"the array {name} is missing")
         return arrays[name].numpy().reshape(shape)
     if kind == "scalar":
-        return np.dtype(content[0]).type(content[1])
+        return _dtype(content[0], "biufUS").type(content[1])
     if kind == "words":
-        return np.array(_decoded(content[1], arrays, known), dtype=np.dtype(content[0]))
+        words = np.array(_decoded(content[1], arrays, known), dtype=object)
+        dtype = _dtype(content[0], "OUS")
+        # A width that no word has would only take memory.
+        return words.astype(dtype if dtype.kind == "O" else f"{dtype.str[0]}{dtype.kind}")
     parts = _decoded(content[1] if kind == "record" else content, arrays, known)
     if kind == "record":
         if content[0] not in known:
             raise Damage(f"it holds an unknown record, {content[0]}")
         return known[content[0]](*parts)
     return tuple(parts) if kind == "tuple" else dict(parts)
+
+
+def _dtype(text: Any, kinds: str) -> np.dtype[Any]:
+    found = np.dtype(text) if isinstance(text, str) else np.dtype("V")
+    if found.kind not in kinds:
+        raise Damage("it holds values of an unknown type")
+    return found
 
 
 def untensored(values: Any, name: str = "X") -> Any:

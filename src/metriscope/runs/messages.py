@@ -23,14 +23,12 @@ from metriscope.runs.address import address
 from metriscope.runs.checkpoint import Checkpoint
 from metriscope.runs.integrity import MANIFEST
 from metriscope.runs.jobs import Once, Work, once
-from metriscope.runs.provenance import provenance
+from metriscope.runs.provenance import DECISIVE, provenance
 from metriscope.runs.shards import Deadline, Running
 from metriscope.runs.store import Store
 
 __all__ = ["Reply", "Request", "answer", "job_from_text", "job_to_text", "name_of", "named", "reply_of", "work_name"]
 
-# Packages whose version decides the bits of a result.
-_DECISIVE = ("metriscope", "torch", "numpy", "scipy", "numba", "scikit-learn", "pyarrow", "pandas")
 _DATA = "METRISCOPE_DATA"
 
 
@@ -205,7 +203,7 @@ def reply_of(parts: tuple[str, Mapping[str, bytes], Mapping[str, bytes]]) -> Rep
 
 def _packages() -> dict[str, Any]:
     held = provenance()["packages"]
-    return {name: held[name] for name in _DECISIVE}
+    return {name: held[name] for name in DECISIVE}
 
 
 def _check_packages(theirs: Mapping[str, Any]) -> None:

@@ -13,11 +13,15 @@ from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
-__all__ = ["FORMAT", "provenance", "together"]
+__all__ = ["DECISIVE", "FORMAT", "provenance", "same_kind", "together"]
 
 # To be increased when the format of runs or checkpoints changes.
 FORMAT = 2
 _PACKAGES = ("metriscope", "torch", "numpy", "scipy", "numba", "scikit-learn", "numkong", "pyarrow", "pandas")
+# Packages whose version decides the bits of a result.
+DECISIVE = ("metriscope", "torch", "numpy", "scipy", "numba", "scikit-learn", "pyarrow", "pandas")
+# What chooses other vector code than that of the processor.
+_KERNELS = ("METRISCOPE_PLAIN_KERNELS", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX")
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 # The levels of the x86-64 psABI, with the flags that each adds to the one below, as Linux names them.
 _LEVELS = (
@@ -35,9 +39,28 @@ def provenance() -> dict[str, Any]:
         "python": platform.python_version(),
         "packages": {name: _version(name) for name in _PACKAGES},
         "code": dict(_code()),
-        "platform": {"system": platform.system(), "machine": platform.machine(), "cpu": _cpu_level()},
+        "platform": {
+            "system": platform.system(),
+            "machine": platform.machine(),
+            "cpu": _cpu_level(),
+            **{name: os.environ[name] for name in _KERNELS if name in os.environ},
+        },
         "threads": _threads(),
     }
+
+
+def same_kind(one: Mapping[str, Any], other: Mapping[str, Any]) -> bool:
+    """Return whether equal bits are promised: by the same versions on the same kind of processor.
+
+    >>> same_kind(provenance(), provenance()), same_kind(provenance(), {})
+    (True, False)
+    """
+
+    def decisive(given: Mapping[str, Any]) -> tuple[object, ...]:
+        packages = given.get("packages") or {}
+        return given.get("platform"), *(packages.get(name) for name in DECISIVE)
+
+    return decisive(one) == decisive(other)
 
 
 def together(provenances: Iterable[Mapping[str, Any]]) -> dict[str, Any]:

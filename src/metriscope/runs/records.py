@@ -13,7 +13,8 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from metriscope.common.errors import StoreError
+from metriscope.common.errors import Damage, StoreError, explained
+from metriscope.common.files import read as file_content
 from metriscope.runs.address import plain
 from metriscope.runs.codec import from_json
 
@@ -72,7 +73,13 @@ class Record:
         return tuple(self.frames)
 
     def table(self, name: str) -> pd.DataFrame:
-        """Return a copy of a table by its name."""
+        """Return a copy of a table by its name.
+
+        Raises
+        ------
+        StoreError
+            If the record has no such table.
+        """
         if name not in self.frames:
             raise StoreError(f"the record {self.path} has no table {name!r}; it has {', '.join(self.frames) or 'none'}")
         return self.frames[name].copy()
@@ -113,13 +120,24 @@ def read(folder: Path) -> tuple[Record, ...]:
 
 
 def _record(path: Path) -> Record:
+    with explained(f"read the record {path}"):
+        return _from_fields(from_json(file_content(path)), path)
+
+
+def _from_fields(fields: Any, path: Path) -> Record:
     import pandas as pd
 
-    fields = from_json(path.read_bytes())
+    parts = [fields.get(name) for name in ("spec", "provenance")] if isinstance(fields, dict) else [None]
+    parts += [fields[name] for name in ("record", _TABLES) if isinstance(fields, dict) and name in fields]
+    if not all(isinstance(part, dict) for part in parts):
+        raise Damage("it is not the record of a run")
     # The oldest records have their tables beside the specification, not under "tables".
     known = ("spec", "provenance", "record", _TABLES)
     tables = fields.get(_TABLES) or {name: value for name, value in fields.items() if name not in known}
-    frames = {name: pd.DataFrame(columns) for name, columns in tables.items()}
+    try:
+        frames = {name: pd.DataFrame(columns) for name, columns in tables.items()}
+    except (ValueError, TypeError, AttributeError, OverflowError) as error:
+        raise Damage("its tables are not columns of one length") from error
     return Record(fields["spec"], fields["provenance"], frames, fields.get("record", {}), path)
 
 

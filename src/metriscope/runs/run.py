@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from metriscope.common.errors import StoreError, explained
+from metriscope.common.errors import StoreError, explained, printable
 from metriscope.runs.codec import from_parquet, from_tensors
 from metriscope.runs.integrity import read_fields, read_listed, read_manifest
 
@@ -15,7 +16,7 @@ if TYPE_CHECKING:
     from pandas import DataFrame
     from torch import Tensor
 
-__all__ = ["Run", "describe", "line", "read_run"]
+__all__ = ["Run", "contents", "describe", "read_run", "table"]
 
 _WEIGHTS = "weights.safetensors"
 _TABLE = ".parquet"
@@ -71,7 +72,13 @@ class Run:
             return from_tensors(self._bytes(_WEIGHTS))
 
     def table(self, name: str) -> DataFrame:
-        """Return a table by its name."""
+        """Return a table by its name.
+
+        Raises
+        ------
+        StoreError
+            If the run has no such table, or its file cannot be read.
+        """
         if name not in self.tables:
             held = ", ".join(self.tables) or "none"
             raise StoreError(f"run {self.address[:12]} has no table {name!r}; it has {held}")
@@ -90,10 +97,21 @@ def read_run(folder: Path) -> Run:
     return Run(folder.name, spec, record, provenance, folder)
 
 
-def line(run: Run) -> str:
-    """Return the address and the specification of a run on one line."""
-    asked = ", ".join(f"{k}={_short(v)}" for k, v in run.spec.items() if k != "kind")
-    return f"{run.address[:12]}  {run.kind}  {asked}"
+def table(runs: Sequence[Run]) -> list[str]:
+    """Return one line per run in aligned columns: address, study, kind, and what else was asked."""
+    rows = [(run.address[:12], str(run.spec.get("study", "")), run.kind, _asked(run.spec)) for run in runs]
+    first, second = (max((len(row[column]) for row in rows), default=0) for column in (1, 2))
+    return [
+        printable(f"{key}  {study:<{first}}  {kind:<{second}}  {asked}".rstrip()) for key, study, kind, asked in rows
+    ]
+
+
+def contents(run: Run) -> dict[str, Any]:
+    """Return specification, record, provenance, and the sizes of the tensors and tables of a run."""
+    sizes = {name: list(tensor.shape) for name, tensor in run.tensors().items()}
+    rows = {name: len(run.table(name)) for name in run.tables}
+    parts = {"spec": run.spec, "record": run.record, "provenance": run.provenance}
+    return {"address": run.address, **parts, "tensors": sizes, "tables": rows}
 
 
 def describe(run: Run) -> str:
@@ -103,7 +121,12 @@ def describe(run: Run) -> str:
     texts += [f"{name}\n{json.dumps(part, indent=2, ensure_ascii=False)}" for name, part in parts.items()]
     shapes = [f"  {name}  {tuple(t.shape)} {str(t.dtype)[6:]}" for name, t in run.tensors().items()]
     tables = [f"  {name}  {len(run.table(name)):,} rows" for name in run.tables]
-    return "\n".join([*texts, "tensors", *shapes, "tables", *tables])
+    lines = "\n".join([*texts, "tensors", *shapes, "tables", *tables]).split("\n")
+    return "\n".join(map(printable, lines))
+
+
+def _asked(spec: Mapping[str, Any]) -> str:
+    return ", ".join(f"{key}={_short(value)}" for key, value in spec.items() if key not in ("kind", "study"))
 
 
 def _short(value: object) -> str:

@@ -14,13 +14,26 @@ from metriscope.runs.jobs import Pass, Work
 from metriscope.runs.run import Run
 from metriscope.runs.store import Store
 
-__all__ = ["Deadline", "Executor", "InProcess", "Running", "Shard", "Show", "stored"]
+__all__ = ["Deadline", "Executor", "InProcess", "Running", "Shard", "Show", "checkpoint_seconds", "stored"]
 
 # Seconds between two checkpoints of a pass.
 CHECKPOINT_SECONDS = "METRISCOPE_CHECKPOINT_SECONDS"
 DEFAULT_CHECKPOINT_SECONDS = 10.0
 # Saving checkpoints takes at most this fraction of the time.
 SAVING_SHARE = 0.02
+
+
+def checkpoint_seconds() -> float:
+    """Return the seconds between two checkpoints, as the environment sets them; raise if it sets no number."""
+    given = os.environ.get(CHECKPOINT_SECONDS, "")
+    try:
+        seconds = float(given or DEFAULT_CHECKPOINT_SECONDS)
+    except ValueError:
+        seconds = -1.0
+    if not 0 <= seconds < float("inf"):
+        raise ValueError(f"{CHECKPOINT_SECONDS} must be a number of seconds, at least 0, not {given!r}")
+    return seconds
+
 
 # Called with the share of each job that is done.
 Show = Callable[[Mapping[Any, float]], None]
@@ -190,7 +203,7 @@ class Running:
         unfinished = any(step < last for step, last in spans)
         if unfinished and self.deadline.over:
             raise _OutOfTime
-        least = float(os.environ.get(CHECKPOINT_SECONDS, DEFAULT_CHECKPOINT_SECONDS))
+        least = checkpoint_seconds()
         if unfinished and time.monotonic() - self.saved >= max(least, self.pause if least else 0.0):
             began = time.monotonic()
             self._save(current)

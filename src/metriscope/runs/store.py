@@ -19,12 +19,25 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from metriscope.common.errors import Damage, StoreError, explained
-from metriscope.common.files import abandoned, entries, remove, set_aside, sync_folder, temporary, write
+from metriscope.common.errors import Damage, StoreError, explained, printable
+from metriscope.common.files import entries, set_aside, sweep, sync_folder, temporary, write
 from metriscope.runs.address import address, canonical
 from metriscope.runs.checkpoint import CHECKPOINTS, Checkpoint
 from metriscope.runs.codec import to_json, to_parquet, to_tensors
-from metriscope.runs.integrity import LEASES, MANIFEST, Problem, faults, manifest, problems, run_folders
+from metriscope.runs.integrity import (
+    EXTRA,
+    LEASES,
+    MANIFEST,
+    NAME,
+    UNREADABLE,
+    Problem,
+    faults,
+    fingerprint,
+    manifest,
+    problems,
+    read_fields,
+    run_folders,
+)  # fmt: skip
 from metriscope.runs.provenance import provenance
 from metriscope.runs.run import Run, read_run
 
@@ -36,8 +49,7 @@ if TYPE_CHECKING:
 __all__ = ["Problem", "Run", "Store", "StoreError"]
 
 LOG = logging.getLogger("metriscope.runs")
-_TABLE_NAME = re.compile(r"[a-z0-9][a-z0-9_-]*")
-_TABLE_FILE = re.compile(_TABLE_NAME.pattern + r"\.parquet")
+_TABLE_FILE = re.compile(NAME.pattern + r"\.parquet")
 _FILES = ("spec.json", "record.json", "provenance.json", "weights.safetensors")
 _ATTEMPTS = 8  # other processes may write, repair or remove the run in between, but not forever
 _IN_THE_WAY = {errno.EEXIST, errno.ENOTEMPTY, errno.ENOTDIR, errno.ENOENT}
@@ -81,7 +93,13 @@ class Store:
         return self.adopt(spec, _encode(spec, tensors, record, tables))
 
     def adopt(self, spec: object, files: Mapping[str, bytes]) -> Run:
-        """Write a run from the bytes of its files, as another store wrote them, without its manifest."""
+        """Write a run from the bytes of its files, as another store wrote them, without its manifest.
+
+        Raises
+        ------
+        StoreError
+            If files are missing or belong to another specification, or the run cannot be written.
+        """
         key = address(spec)
         tables = files.keys() - set(_FILES)
         if set(_FILES) - files.keys() or not all(_TABLE_FILE.fullmatch(name) for name in tables):
@@ -89,6 +107,8 @@ class Store:
         if files["spec.json"] != canonical(spec).encode():
             raise StoreError(f"cannot adopt run {key[:12]}: its files are those of another specification")
         with explained(f"write run {key[:12]} to {self.root}"):
+            for name in _FILES[:3]:
+                read_fields(files[name])  # what could not be read again is not written
             run = self._present(key) or self._write(key, files)
         self.checkpoint(spec).clear()
         return run
@@ -107,12 +127,18 @@ class Store:
         found = []
         with explained(f"list the runs in {self.root}"):
             for folder in run_folders(self.root):
-                with suppress(Damage, OSError):
+                with suppress(Damage, StoreError, OSError):
                     found.append(read_run(folder))
         return sorted(found, key=lambda run: (run.kind, run.address))
 
     def find(self, prefix: str) -> Run:
-        """Return the one run whose address begins with ``prefix``, after checking every byte."""
+        """Return the one run whose address begins with ``prefix``, after checking every byte.
+
+        Raises
+        ------
+        StoreError
+            If no run, or more than one, has such an address, or the store cannot be read.
+        """
         with explained(f"look for {prefix!r} in {self.root}"):
             found = [folder for folder in run_folders(self.root) if folder.name.startswith(prefix.lower())]
             if len(found) > 1:
@@ -128,17 +154,39 @@ class Store:
         with explained(f"verify {self.root}"):
             return list(problems(self.root))
 
+    def fingerprint(self) -> str:
+        """Return the SHA-256 of all manifests: kept elsewhere, it tells whether any run has changed since."""
+        with explained(f"read {self.root}"):
+            return fingerprint(self.root)
+
     def sweep(self) -> None:
         """Remove what killed processes left behind: temporary files, leases, and checkpoints of finished runs."""
         with explained(f"sweep {self.root}"):
-            for path in (*entries(self.root), *entries(self.root / CHECKPOINTS)):
-                if abandoned(path):
-                    remove(path)
+            for folder in (self.root, self.root / CHECKPOINTS):
+                sweep(folder)
             for run in self.runs():
-                Checkpoint(self.root, run.address).clear()
+                with suppress(IsADirectoryError, PermissionError):  # no checkpoint: verify names it
+                    Checkpoint(self.root, run.address).path.unlink(missing_ok=True)
             for path in entries(self.root / LEASES):
-                if (lock := _acquired(path)) is not None:
+                if path.is_file() and (lock := _acquired(path)) is not None:
                     _released(lock, path)
+
+    def repair(self) -> list[Problem]:
+        """Sweep, and move whatever :meth:`verify` finds to ``damaged/``; return what is still wrong.
+
+        Of a run in which nothing but an extra file is wrong, only that file is moved. Any other run has to be computed
+        again.
+        """
+        self.sweep()
+        with explained(f"repair {self.root}"):
+            for problem in list(problems(self.root)):
+                if problem.reason.startswith(UNREADABLE):
+                    continue  # says nothing about the file
+                path = self.root / problem.path
+                home = self._home(problem.address) if problem.address else path
+                inside = home in path.parents and problem.reason != EXTRA
+                set_aside(home if inside else path, self.root)
+            return list(problems(self.root))
 
     def checkpoint(self, spec: object) -> Checkpoint:
         """Return the checkpoint of a run, which need not exist yet."""
@@ -172,7 +220,7 @@ class Store:
         try:
             return _checked(self._home(key))
         except Damage as damage:
-            LOG.warning("%s; the run is set aside and has to be computed again", damage)
+            LOG.warning("%s; the run is set aside and has to be computed again", printable(str(damage)))
             set_aside(self._home(key), self.root)
             return None
 
@@ -245,7 +293,7 @@ def _encode(
 ) -> dict[str, bytes]:
     """Return the files of a run as bytes, so that content that cannot be stored never reaches the disk."""
     for name in tables:
-        if not _TABLE_NAME.fullmatch(name):
+        if not NAME.fullmatch(name):
             raise ValueError(f"a table is named {name!r}; expected lower-case letters, digits, '-' and '_'")
     if not isinstance(record, Mapping):
         raise ValueError(f"the record is a {type(record).__name__}; expected a mapping")

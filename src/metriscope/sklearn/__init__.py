@@ -1,4 +1,4 @@
-"""Estimators for scikit-learn: classes and numbers by distances to prototypes, novelty, and sign patterns."""
+"""Estimators for scikit-learn: classification and regression by distances to prototypes, novelty, and sign patterns."""
 
 from __future__ import annotations
 

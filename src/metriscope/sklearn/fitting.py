@@ -82,7 +82,7 @@ class PrototypeNetwork:
 
 
 class _Pass(NamedTuple):
-    """What the gradient needs from a forward pass."""
+    """The results of a forward pass that the gradient needs."""
 
     inputs: list[Floats]
     slopes: list[np.ndarray]
@@ -120,7 +120,7 @@ def _forward(network: PrototypeNetwork, x: Float32[np.ndarray, "n d"]) -> _Pass:
 def _backward(
     network: PrototypeNetwork, found: _Pass, pull: Float32[np.ndarray, "n k"], gradient: PrototypeNetwork
 ) -> None:
-    """Write the gradient of the head and the hidden layers; ``pull`` is the derivative by the distances."""
+    """Write the gradient of the head and hidden layers; ``pull`` is the derivative with respect to the distances."""
     share = pull / (2 * found.distances)
     h = network.shape.units[-1]
     sums, total = share.T @ found.powers, share.sum(0)[:, None]
@@ -152,7 +152,7 @@ class Examples(NamedTuple):
 
 
 def _cross_entropy(distances: Floats, batch: Examples) -> tuple[float, Floats]:
-    """Return the summed loss of the softmax of negative distances, and its derivative by the distances."""
+    """Return the summed loss of the softmax of negative distances, and its derivative with respect to the distances."""
     rows = np.arange(len(batch.y))
     nearest = distances.min(1, keepdims=True)
     shares = np.exp(nearest - distances)
@@ -166,7 +166,7 @@ def _cross_entropy(distances: Floats, batch: Examples) -> tuple[float, Floats]:
 
 
 def _squared_error(network: PrototypeNetwork, distances: Floats, batch: Examples) -> tuple[float, Floats, list[Floats]]:
-    """Return half the summed squared error, and its derivatives by the distances and by the output's arrays."""
+    """Return half the summed squared error, and its derivatives by distances and output's arrays."""
     weight, bias = network.output
     error = distances @ weight + bias - batch.y
     weighted = error * batch.weight[:, None]
@@ -174,7 +174,7 @@ def _squared_error(network: PrototypeNetwork, distances: Floats, batch: Examples
 
 
 def batch_loss(network: PrototypeNetwork, batch: Examples, gradient: PrototypeNetwork | None = None) -> float:
-    """Return the mean loss of a batch, and write its gradient if wanted."""
+    """Return the mean loss of a batch, and write its gradient if asked for."""
     found = _forward(network, batch.x)
     if network.shape.outputs:
         loss, pull, of_output = _squared_error(network, found.distances, batch)
@@ -217,7 +217,7 @@ class Adam:
 
 @dataclass(frozen=True)
 class FitRecipe:
-    """How to train: epochs, rate (falling by a cosine or constant), batch, decay, and when to stop early."""
+    """How to train: epochs, learning rate (constant or cosine decay), batch, weight decay, and when to stop early."""
 
     epochs: int
     rate: float
@@ -294,7 +294,7 @@ def _epoch(
 
 
 def _batches(count: int, recipe: FitRecipe, draws: np.random.Generator) -> Iterator[np.ndarray]:
-    """Yield the rows of each step of an epoch: a few points are passed through more than once."""
+    """Yield the rows of each step of an epoch; with few points, an epoch passes through them more than once."""
     done = 0
     while done < recipe.steps:
         order = draws.permutation(count)
@@ -305,14 +305,14 @@ def _batches(count: int, recipe: FitRecipe, draws: np.random.Generator) -> Itera
 
 
 def _stagnates(losses: list[float], recipe: FitRecipe) -> bool:
-    """Return whether the last ``patience`` epochs brought no loss that is lower by ``tol`` than all before."""
+    """Return whether no loss of the last ``patience`` epochs is lower by ``tol`` than the best loss before them."""
     if len(losses) <= recipe.patience:
         return False
     return min(losses[-recipe.patience :]) > min(losses[: -recipe.patience]) - recipe.tol
 
 
 def draw_network(shape: Shape, examples: Examples, draws: np.random.Generator) -> PrototypeNetwork:
-    """Return a network at its start: random hyperplanes, prototypes at points that the data give, ``alpha = 1``.
+    """Return an initialized network: random hyperplanes, prototypes from the data, ``alpha = 1``.
 
     The prototypes of classes start at the weighted means of their points, or at the mean of all for a class without
     points; those of a regression at random points.

@@ -1,4 +1,4 @@
-"""What estimators by distances to prototypes share: standardized data, training in epochs, the network as modules.
+"""Base of the estimators with prototypes: standardized data, training in epochs, the network as modules.
 
 Axes: ``n`` points, ``d`` features, ``k`` prototypes, ``m`` targets. Training is in float32, prediction in float64.
 """
@@ -41,11 +41,11 @@ Units: TypeAlias = int | tuple[int, ...] | None
 Weights = Float64[np.ndarray, " n"]
 Self = TypeVar("Self", bound="PrototypeEstimator")
 
-# Standardized features are bounded smoothly by this many standard deviations, which limits what an outlier can do.
+# Standardized features are bounded smoothly by this many standard deviations, which limits the influence of an outlier.
 _LIMIT = 5.0
-# Up to this many rows, equal rows are merged into one of larger weight.
+# Up to this many rows, equal rows are merged into one row of larger weight.
 _MERGED = 1_000
-# Batches are a twentieth of the rows within these bounds, and an epoch has at least so many of them.
+# Batches are a twentieth of the rows within these bounds, and an epoch has at least this many batches.
 _SMALLEST, _LARGEST, _FEWEST = 16, 200, 8
 
 
@@ -55,9 +55,9 @@ class Standardize(nn.Module):
     Parameters
     ----------
     mean : array of shape (d,)
-        What is subtracted.
+        The mean of each feature, which is subtracted.
     scale : array of shape (d,)
-        What is divided by.
+        The scale of each feature, by which it is divided.
     limit : float
         The bound of the result.
 
@@ -81,7 +81,7 @@ class Standardize(nn.Module):
 
 
 def center_and_scale(x: np.ndarray, weight: Weights) -> tuple[np.ndarray, np.ndarray]:
-    """Return the weighted mean and standard deviation of each column; the deviation is 1 where nothing varies."""
+    """Return the weighted mean and standard deviation of each column; the deviation of a constant column is 1."""
     # Dividing by the largest entry first keeps squares finite.
     largest = np.abs(x).max(0)
     largest = np.where(largest > 0, largest, 1.0)
@@ -90,7 +90,7 @@ def center_and_scale(x: np.ndarray, weight: Weights) -> tuple[np.ndarray, np.nda
     mean = share @ relative
     scale = np.sqrt(share @ np.square(relative - mean))
     varies = scale > 16 * np.finfo(np.float64).eps
-    # A deviation too small to divide by counts as none.
+    # A deviation that is too small to divide by counts as zero.
     return mean * largest, np.where(varies & (scale * largest >= np.finfo(np.float32).tiny), scale * largest, 1.0)
 
 
@@ -102,7 +102,7 @@ def _merged(x: np.ndarray, y: np.ndarray, weight: Weights) -> tuple[np.ndarray, 
 
 
 class PrototypeEstimator(SavedEstimator, BaseEstimator, ABC):  # type: ignore[misc]
-    """What both estimators share: parameters, data, training, and the network as modules."""
+    """What the classifier and the regressor share: parameters, data, training, and the network as modules."""
 
     _records = (Shape,)
 
@@ -120,14 +120,14 @@ class PrototypeEstimator(SavedEstimator, BaseEstimator, ABC):  # type: ignore[mi
 
     @abstractmethod
     def _prepare_targets(self, y: np.ndarray, weight: Weights) -> None:
-        """Learn from the targets of a first fit how to standardize them."""
+        """Learn how to standardize targets, from those of the first fit."""
 
     @abstractmethod
     def _training_targets(self, y: np.ndarray) -> np.ndarray:
-        """Return the targets as the training loop takes them."""
+        """Return the targets in the form that the training loop takes."""
 
     def _fitted(self: Self, data: tuple[np.ndarray, np.ndarray, Weights], fresh: bool, whole: bool) -> Self:
-        """Train on checked data: a whole fit with early stopping and a falling rate, or one more epoch."""
+        """Train on checked data: a whole fit with early stopping and a decaying learning rate, or one more epoch."""
         x, y, weight = _merged(*data) if len(data[0]) <= _MERGED else data
         seed = self._seed()
         if fresh:
@@ -174,7 +174,7 @@ class PrototypeEstimator(SavedEstimator, BaseEstimator, ABC):  # type: ignore[mi
         return FitRecipe(epochs, self.lr, batch, steps, self.weight_decay, whole, *stop)
 
     def _split(self, examples: Examples, draws: np.random.Generator) -> tuple[Examples, Examples]:
-        """Hold out a share of the rows, of each class if there are classes."""
+        """Hold out a share of the rows; with classes, the same share of each class."""
         order = draws.permutation(len(examples.x))
         if examples.y.ndim == 1:
             order = order[np.argsort(examples.y[order], kind="stable")]
@@ -249,7 +249,7 @@ class PrototypeEstimator(SavedEstimator, BaseEstimator, ABC):  # type: ignore[mi
 
 
 def linear_of(weight: np.ndarray, bias: np.ndarray) -> nn.Linear:
-    """Return a linear layer in float64 with the given weight, inputs by outputs, and bias; no number is drawn."""
+    """Return a linear layer in float64 with the given weight (inputs by outputs) and bias; draws no random number."""
     # Not skip_init, which imports sympy and takes seconds.
     with torch.random.fork_rng(devices=[]):
         made = nn.Linear(weight.shape[0], weight.shape[1], dtype=torch.float64)

@@ -30,12 +30,13 @@ class DistanceClassifier(ClassifierMixin, PrototypeEstimator):  # type: ignore[m
 
     Features are standardized and pass a hidden layer; class probabilities are the softmax of the negative distances
     ``‖alpha_c * (z - mu_c)‖`` to the prototypes. Prototypes start at the means of their classes, and everything is
-    trained with Adam in mini-batches while the learning rate falls by a cosine to zero.
+    trained with Adam in mini-batches; the learning rate falls to zero by cosine decay.
 
     Parameters
     ----------
     hidden : int, tuple of int or None
-        The number of units of the hidden layer, or of several; None to measure distances between the features.
+        The number of units of the hidden layer, or of several hidden layers; None to measure distances between the
+        features themselves.
     activation : "abs" or "relu"
         What the hidden units compute; with ``"abs"`` each is a distance to a hyperplane.
     max_iter : int
@@ -52,29 +53,29 @@ class DistanceClassifier(ClassifierMixin, PrototypeEstimator):  # type: ignore[m
     class_weight : "balanced", dict or None
         Weights of the classes; ``"balanced"`` gives all classes the same total weight.
     early_stopping : bool
-        Whether to hold out points, stop if their loss no longer falls, and keep the best weights.
+        Whether to hold out points, stop when their loss no longer falls, and keep the best weights.
     validation_fraction : float in (0, 0.5]
-        The share of points held out for that, one in a whole number of points.
+        The share of points held out for early stopping, rounded to one in a whole number of points.
     n_iter_no_change : int
         The number of epochs without improvement after which to stop.
     tol : float
         By how much a loss must be lower to count as an improvement.
     warm_start : bool
-        Whether ``fit`` continues from the last fit in place of a new start.
+        Whether ``fit`` continues from the last fit instead of starting anew.
     verbose : bool
         Whether to show a progress bar.
     random_state : int, numpy.random.RandomState or None
-        What the network and the order of points are drawn from: the same integer gives the same network, None another
-        one each time.
+        The source of the initial network and the order of points: the same integer gives the same network, None gives
+        another one each time.
 
     Attributes
     ----------
     classes_ : array of shape (k,)
         The class labels.
     prototypes_, alphas_ : arrays of shape (k, units)
-        The prototype of each class and the weights of its distance, in the outputs of the hidden layer.
+        The prototype of each class and the weights of its distance, in the space of the hidden layer's outputs.
     network_ : torch.nn.Sequential
-        The trained network, which takes features as they come and returns negative distances.
+        The trained network, which takes raw features and returns negative distances.
     n_iter_ : int
         The number of epochs done.
     loss_curve_, validation_loss_curve_ : list of float
@@ -82,8 +83,8 @@ class DistanceClassifier(ClassifierMixin, PrototypeEstimator):  # type: ignore[m
 
     Notes
     -----
-    A row with weight 0 has no effect at all. Among at most 1,000 rows, equal ones are merged, so that a weight of 2 is
-    the same as a row given twice, and the order of rows has no effect. ``partial_fit`` standardizes by the points of
+    A row with weight 0 has no effect. Up to 1,000 rows, equal rows are merged, so that a weight of 2 is the same as a
+    row given twice, and the order of rows has no effect. ``partial_fit`` standardizes by the points of
     its first call.
 
     Examples
@@ -122,7 +123,13 @@ class DistanceClassifier(ClassifierMixin, PrototypeEstimator):  # type: ignore[m
         self.verbose, self.random_state = verbose, random_state
 
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> DistanceClassifier:
-        """Learn the prototypes, the weights of their distances and the hidden layer."""
+        """Learn the prototypes, the weights of their distances and the hidden layer.
+
+        Raises
+        ------
+        ValueError
+            If the data is not valid, or with ``warm_start`` has other classes than before.
+        """
         fresh = not (self.warm_start and hasattr(self, "_vector"))
         x, labels, weight = self._checked(X, y, sample_weight, fresh)
         classes, places = np.unique(labels, return_inverse=True)
@@ -132,7 +139,13 @@ class DistanceClassifier(ClassifierMixin, PrototypeEstimator):  # type: ignore[m
         return self._fitted((x, places, weight), fresh, whole=True)
 
     def partial_fit(self, X: Any, y: Any, classes: Any = None, sample_weight: Any = None) -> DistanceClassifier:
-        """Train one epoch on some points; the first call needs all ``classes`` that will come."""
+        """Train one epoch on some points; the first call needs all ``classes``, including those of later calls.
+
+        Raises
+        ------
+        ValueError
+            If the data is not valid, the first call gets no ``classes``, or a label is none of them.
+        """
         fresh = not hasattr(self, "_vector")
         if fresh and classes is None:
             raise ValueError("classes must be given to the first call of partial_fit")
@@ -162,13 +175,13 @@ class DistanceClassifier(ClassifierMixin, PrototypeEstimator):  # type: ignore[m
 
     @property
     def network_(self) -> nn.Sequential:
-        """Return the trained network: features as they come in, negative distances out."""
+        """Return the trained network, from raw features to negative distances."""
         return nn.Sequential(*self._modules(), Neg())
 
     def _checked(self, X: Any, y: Any, sample_weight: Any, fresh: bool) -> tuple[np.ndarray, np.ndarray, Weights]:
         self._check_parameters()
         x, y = validate_data(self, untensored(X), untensored(y, "y"), dtype=np.float64, reset=fresh)
-        # Labels that are too large for an integer are valid labels, and no reason to warn.
+        # Labels that are too large for an integer are valid, so the warning about them is suppressed.
         with np.errstate(invalid="ignore"):
             check_classification_targets(y)
         weight = self._weights(sample_weight, x)
@@ -189,13 +202,15 @@ class DistanceClassifier(ClassifierMixin, PrototypeEstimator):  # type: ignore[m
 class DistanceRegressor(RegressorMixin, PrototypeEstimator):  # type: ignore[misc]
     """A regressor whose prediction is a linear function of the distances to learned prototypes.
 
-    Features are standardized and pass a hidden layer, in whose outputs the distances ``‖alpha_i * (z - mu_i)‖`` are
-    measured. Prototypes start at random points; targets are standardized for training.
+    Features are standardized and pass a hidden layer, and the distances
+    ``‖alpha_i * (z - mu_i)‖`` are measured between its outputs ``z`` and the prototypes. Prototypes start at random
+    points; targets are standardized for training.
 
     Parameters
     ----------
     hidden : int, tuple of int or None
-        The number of units of the hidden layer, or of several; None to measure distances between the features.
+        The number of units of the hidden layer, or of several hidden layers; None to measure distances between the
+        features themselves.
     n_prototypes : int
         The number of prototypes.
     activation, max_iter, lr, weight_decay, batch_size, standardize
@@ -208,9 +223,9 @@ class DistanceRegressor(RegressorMixin, PrototypeEstimator):  # type: ignore[mis
     Attributes
     ----------
     prototypes_, alphas_ : arrays of shape (n_prototypes, units)
-        The prototypes and the weights of their distances, in the outputs of the hidden layer.
+        The prototypes and the weights of their distances, in the space of the hidden layer's outputs.
     network_ : torch.nn.Sequential
-        The trained network, which takes features as they come and returns one column per target.
+        The trained network, which takes raw features and returns one column per target.
     n_iter_ : int
         The number of epochs done.
     loss_curve_, validation_loss_curve_ : list of float
@@ -269,7 +284,7 @@ class DistanceRegressor(RegressorMixin, PrototypeEstimator):  # type: ignore[mis
 
     @property
     def network_(self) -> nn.Sequential:
-        """Return the trained network: features as they come in, targets in their own units out."""
+        """Return the trained network, from raw features to targets in their own units."""
         return nn.Sequential(*self._modules(), linear_of(*self._output()))
 
     def _output(self) -> tuple[np.ndarray, np.ndarray]:

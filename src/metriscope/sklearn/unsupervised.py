@@ -1,7 +1,7 @@
 """Novelty by Mahalanobis distance, and sign patterns as features: estimators that need no labels.
 
 Axes: ``n`` points, ``d`` features, ``k`` hyperplanes. Distances are computed in float64, from moments that can be
-merged, so that points may come in parts.
+merged, so that points can be added in several calls.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ _KEPT = 8192
 
 @dataclass(frozen=True)
 class StreamMoments:
-    """Sums over a set of points from which those of two sets together can be computed; ``c`` is point - mean."""
+    """Sums over a set of points, which can be merged with those of another set; ``c`` is point - mean."""
 
     count: int
     mean: Float64[np.ndarray, " d"]
@@ -85,7 +85,7 @@ def _about(part: StreamMoments, center: Float64[np.ndarray, " d"]) -> tuple[np.n
 
 
 def ledoit_wolf_shrinkage(found: StreamMoments) -> float:
-    """Return the shrinkage towards a multiple of the identity with the least expected error.
+    """Return the shrinkage toward a multiple of the identity that has the smallest expected error.
 
     Ledoit & Wolf, "A well-conditioned estimator for large-dimensional covariance matrices" (2004), computed from
     moments, so that points need not be kept. It is 0 for one feature, whose variance equals the target.
@@ -108,7 +108,7 @@ class MahalanobisNovelty(OutlierMixin, SavedEstimator, BaseEstimator):  # type: 
     """A novelty detector: the Mahalanobis distance to all points seen so far.
 
     ``novelty`` is the distance: larger means less like the training points. ``score_samples``,
-    ``decision_function`` and ``predict`` follow scikit-learn: larger means more normal, and -1 is an outlier.
+    ``decision_function`` and ``predict`` follow scikit-learn: larger means more typical, and -1 is an outlier.
 
     Parameters
     ----------
@@ -161,7 +161,13 @@ class MahalanobisNovelty(OutlierMixin, SavedEstimator, BaseEstimator):  # type: 
 
     @property
     def offset_(self) -> float:
-        """Return the threshold: the score below which a point counts as an outlier."""
+        """Return the threshold: the score below which a point counts as an outlier.
+
+        Raises
+        ------
+        AttributeError
+            If no points were fitted yet.
+        """
         if not hasattr(self, "sample_"):
             raise AttributeError("this MahalanobisNovelty has no threshold yet: call fit or partial_fit first")
         if self._offset is None:
@@ -182,11 +188,11 @@ class MahalanobisNovelty(OutlierMixin, SavedEstimator, BaseEstimator):  # type: 
         return self._distances(points(self, X, reset=False))
 
     def score_samples(self, X: Any) -> Float64[np.ndarray, " n"]:
-        """Return the negative distance of each point: larger means more normal."""
+        """Return the negative distance of each point: larger means more typical."""
         return -self.novelty(X)
 
     def decision_function(self, X: Any) -> Float64[np.ndarray, " n"]:
-        """Return the score above the threshold: negative for outliers."""
+        """Return the score minus the threshold: negative for outliers."""
         return self.score_samples(X) - self.offset_
 
     def predict(self, X: Any) -> Int64[np.ndarray, " n"]:
@@ -233,22 +239,22 @@ _NEAR = 0.1
 
 
 class PatternTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator, BaseEstimator):  # type: ignore[misc]
-    """Points as signs: +1 on the positive side of each hyperplane, else -1.
+    """Points as signs: +1 on the positive side of each hyperplane, otherwise -1.
 
-    The hyperplanes are those of a network that is given, in all of its activations, or random ones near the data.
+    The hyperplanes are those of all activations of a given network, or random ones near the data.
 
     Parameters
     ----------
     network : torch.nn.Module or None
-        A trained network whose activation patterns are taken; it is left as it is. None for random hyperplanes.
+        A trained network whose activation patterns are used; it is not changed. None for random hyperplanes.
     n_hyperplanes : int
-        The number of random hyperplanes, where no network is given.
+        The number of random hyperplanes, if no network is given.
     layers : str, type, list or None
         Which layers of the network to take, as in :func:`metriscope.capture`; None for all.
     batch_size : int
-        How many points pass the network at once.
+        How many points the network processes at once.
     random_state : int, numpy.random.RandomState or None
-        What the hyperplanes are drawn from.
+        The source of the random hyperplanes.
 
     Attributes
     ----------
@@ -257,7 +263,7 @@ class PatternTransformer(ClassNamePrefixFeaturesOutMixin, TransformerMixin, Save
 
     Notes
     -----
-    ``save`` does not save the network: give it to ``load(path, network=...)`` again.
+    ``save`` does not save the network: pass it to ``load(path, network=...)`` again.
 
     Examples
     --------

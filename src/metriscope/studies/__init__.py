@@ -1,4 +1,4 @@
-"""Studies: what to run, what the paper printed, how the verdict is reached."""
+"""Studies: what to run, what the papers printed, and how verdicts are reached."""
 
 from __future__ import annotations
 

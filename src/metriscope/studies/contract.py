@@ -1,11 +1,9 @@
 """What a study is: a package with the same six modules, each with one job.
 
-- ``plan``: options and jobs, as frozen dataclasses; imports nothing slow, so that invalid options are rejected at once.
-- ``train``: what a job computes.
-- ``measure``: turns stored runs into tidy tables and arrays.
-- ``judge``: the claims, as criteria on those tables.
-- ``figures``: draws the tables.
-- ``page``: arranges tables, figures and verdicts in sections of the report.
+- ``plan``: options and jobs, as frozen dataclasses; imports nothing slow, so that invalid options are rejected
+immediately. - ``train``: what a job computes. - ``measure``: turns stored runs into tidy tables and arrays. -
+``judge``: the claims, as criteria on those tables. - ``figures``: draws the tables. - ``page``: arranges tables,
+figures and verdicts in sections of the report.
 
 A study of several experiments has one module for each further one. It reads top to bottom: what it computes, what it
 measures, its criteria, its figures, its part of the page. If that is more than 400 lines, criteria, figures and page
@@ -28,7 +26,7 @@ if TYPE_CHECKING:
 
     from metriscope.report import Claim, Section
     from metriscope.runs import Driver, Finished, Work
-    from metriscope.studies.judging import Statement
+    from metriscope.studies.verdicts import Statement
 
 __all__ = ["Announce", "Study", "StudyPlan", "StudyResults", "given_numbers", "study"]
 
@@ -43,7 +41,7 @@ class StudyPlan(Protocol):
 
 
 class StudyResults(Protocol):
-    """What was measured: tables for the judge, and whatever else figures and pages show, as plain data."""
+    """What was measured: tables for the judge, and all other plain data that figures and pages show."""
 
     @property
     def tables(self) -> Mapping[str, pd.DataFrame]:
@@ -71,7 +69,7 @@ class MeasureModule(Protocol):
     """The module ``measure``."""
 
     def measure(self, plan: Any, runs: Finished, driver: Driver) -> StudyResults:
-        """Return what the finished runs show; expensive measurements are jobs of the driver and stored too."""
+        """Return what the finished runs show; expensive measurements are jobs of the driver too, and are stored."""
 
 
 class JudgeModule(Protocol):
@@ -136,7 +134,7 @@ def study(name: str) -> Study:
 def given_numbers(options: Any, profiles: Collection[str], least: Mapping[str, int]) -> dict[str, Any]:
     """Return the numbers that options give, or raise a ValueError where one is too small or the profile unknown.
 
-    ``least``: by the name of the option, the smallest number that it takes.
+    ``least`` is the smallest valid number of each option, by its name.
     """
     if options.profile not in profiles:
         raise ValueError(f"unknown profile {options.profile!r}: there are {', '.join(profiles)}")

@@ -1,4 +1,4 @@
-"""The tests that criteria name: for each, an estimate with its interval and one-sided p-values against any threshold.
+"""The statistical tests of criteria: each gives an estimate, its interval, and one-sided p-values against thresholds.
 
 Axes: N units of replication. A sample is one group of units, or two that are compared.
 """
@@ -98,7 +98,8 @@ class Test:
     """A statistical test.
 
     ``interval`` gives an estimate with its confidence interval, ``p_value`` the p-value for lying above (sign 1) or
-    below (sign -1) a threshold, and ``fewest`` the least number of units with which a region can be shown at a level.
+    below (sign -1) a threshold, and ``fewest`` the smallest number of units with which a region can be shown at a
+    level.
     """
 
     interval: Callable[[EvidenceSample, float], tuple[float, float, float]]
@@ -124,7 +125,7 @@ class Test:
 
 
 def _difference(parts: Sequence[Array]) -> Array:
-    """Return the only part, or the first less the second."""
+    """Return the only part, or the first minus the second."""
     return parts[0] - parts[1] if len(parts) > 1 else parts[0]
 
 
@@ -192,7 +193,7 @@ def _share_p(sample: EvidenceSample, edge: float, sign: Sign) -> float:
 
 
 def _share_fewest(region: Region, alpha: float) -> int:
-    """Return the least number of units that, if all or none succeed, shows that the share lies in the region."""
+    """Return the smallest number of units that, if all or none succeed, shows the share to lie in the region."""
     chance = region.margin if region.kind == "above" else 1 - region.margin
     if not 0 < chance < 1:
         return 2
@@ -244,7 +245,7 @@ def _rank_interval(sample: EvidenceSample, confidence: float) -> tuple[float, fl
 
 
 def _rank_fewest(region: Region, alpha: float) -> int:
-    """Return the least number of pairs that can reach the level: if all have one sign, the p-value is 2^-n."""
+    """Return the smallest number of pairs that can reach the level: if all have one sign, the p-value is 2^-n."""
     return math.ceil(-math.log2(alpha / 2 if region.kind == "within" else alpha))
 
 
@@ -260,11 +261,11 @@ TESTS = {
     # Student's t: of a mean, of paired differences, or Welch's of two groups. One unit has no deviation; two have one,
     # and a t-test of them can reach any level.
     "mean": _t_test(_student, fewest=2),
-    # The logarithm of the ratio of two standard deviations. Two values with one left out have no deviation.
+    # The logarithm of the ratio of two standard deviations. Of two values, with one left out, there is no deviation.
     "spread": _t_test(_spread, fewest=3),
     # A share of units: exact binomial tests and Clopper-Pearson intervals.
     "share": Test(_share_interval, _share_p, _share_fewest),
-    # Bounded or skewed quantities: percentile bootstrap of the mean, from enough units that it can be trusted.
+    # Bounded or skewed quantities: percentile bootstrap of the mean, with enough units for it to be reliable.
     "bootstrap": Test(_bootstrap_interval, _bootstrap_p, lambda region, alpha: 10),
     # Paired differences of any distribution: Wilcoxon's signed ranks.
     "rank": Test(_rank_interval, _rank_p, _rank_fewest),

@@ -26,7 +26,7 @@ BASE = "linear"
 
 @dataclass(frozen=True)
 class Question:
-    """What somebody who chooses a head may care about: a score, its unit, and whether a smaller value is better."""
+    """What matters to somebody who chooses a head: a score, its unit, and whether a smaller value is better."""
 
     text: str
     score: str
@@ -41,8 +41,8 @@ QUESTIONS = (
     Question("Log-loss as trained", "log_loss", "", 3, smaller=True),
     Question("Calibration error as trained", "ece", "", 3, smaller=True),
     Question("Calibration error after temperature scaling", "scaled_ece", "", 3, smaller=True),
-    Question("Spotting strangers by the largest logit (AUROC)", "auroc", "", 3),
-    Question("Spotting strangers by the largest probability (AUROC)", "sure_auroc", "", 3),
+    Question("Detecting out-of-distribution inputs by largest logit (AUROC)", "auroc", "", 3),
+    Question("Detecting out-of-distribution inputs by largest probability (AUROC)", "sure_auroc", "", 3),
     Question("Accuracy on noisy inputs", "noisy_accuracy", " %", 1),
     Question("Accuracy with 5 training points per class", "accuracy", " %", 1, per_class=5),
 )
@@ -92,7 +92,7 @@ def answer(table: pd.DataFrame, asked: Question) -> str:
 
 
 def caution(table: pd.DataFrame) -> str:
-    """Return a sentence on heads whose largest logit is lower for known points than for strangers; empty if none is."""
+    """Return a sentence on heads whose largest logit is larger out of distribution; empty if there are none."""
     rows = matching(table[table["counted"]], per_class=0)
     wide = means(rows, "heads", "auroc") if "auroc" in rows else pd.DataFrame()
     worse = wide.mean()[wide.mean() < 0.5]
@@ -101,7 +101,7 @@ def caution(table: pd.DataFrame) -> str:
     names = ", ".join(f"{named(str(name))} ({value:.2f})" for name, value in worse.items())
     return (
         "**Do not use the distance to the nearest prototype as a novelty score** with prototypes that were trained by "
-        f"cross-entropy: strangers are then nearer to a prototype than known points are (AUROC below 0.5): {names}. "
+        f"cross-entropy: out-of-distribution points are then nearer to prototypes (AUROC below 0.5): {names}. "
         "Use the largest probability instead, or prototypes that are class means."
     )
 
@@ -152,7 +152,7 @@ def page(records: Sequence[Record] | None = None) -> str:
     table = scores(read(shipped(STUDY)) if records is None else records)
     shape = HeadContest("", "", ())
     opening = (
-        "Written by a program from records of `metriscope reproduce heads --profile paper`. Every head stands on the "
+        "Written by a program from records of `metriscope reproduce heads --profile paper`. Every head is on the "
         f"same encoder (one hidden layer of {CONTESTS['heads'].entries[0].hidden} ReLU units), has the same budget for "
         f"tuning ({len(shape.rates)} learning rates), and is trained from {shape.starts} starts. Heads are plain "
         "modules: `ms.nn.build_head(name, features, classes)`."
@@ -173,7 +173,7 @@ def page(records: Sequence[Record] | None = None) -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write the page to the file that is named."""
+    """Write the page to the file named in the arguments."""
     Path(arguments[0]).write_text(page(), encoding="utf-8")
 
 

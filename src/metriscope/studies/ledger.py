@@ -27,7 +27,7 @@ __all__ = ["Entry", "entries", "main", "verdict_table", "verdicts_page", "whole"
 
 @dataclass(frozen=True)
 class Entry:
-    """A claim as the sources state it, before any verdict; ``waits`` if no study measures it yet."""
+    """A claim as the sources state it, before any verdict; ``waits`` is True if no study measures it yet."""
 
     id: str
     text: str

@@ -42,7 +42,7 @@ RUNS = 20
 
 @dataclass(frozen=True)
 class PaperProblem:
-    """One problem: what the source says, and what was found, as a sentence that a function builds from numbers."""
+    """One problem: what the source says, and what was found, in a sentence that a function builds from numbers."""
 
     title: str
     source: str
@@ -102,7 +102,7 @@ def _bias() -> str:
         t = student_test(Moments(two["mean"], two["sd"], RUNS), Moments(one["mean"], one["sd"], RUNS)).t
         parts.append(f"{title(name)} {two['mean'] - one['mean']:+.2f} (t = {t:.1f})")
     return (
-        f"Table 3 less table 2, in points: {', '.join(parts)}. If table 2 was trained ten times as long (see above), "
+        f"Table 3 minus table 2, in points: {', '.join(parts)}. If table 2 was trained ten times as long (see above), "
         "that explains the differences, and the effect of the bias cannot be read from the two tables."
     )
 
@@ -129,8 +129,8 @@ def _form() -> str:
     ratio = first / second
     return (
         f"At alpha = 1 both give the same distances, but the formula's gradient with respect to alpha is "
-        f"{number(float(ratio.mean()))} times that of the code. Where an alpha becomes negative, the formula gives a "
-        "distance and the code may take the root of a negative number."
+        f"{number(float(ratio.mean()))} times that of the code. If an alpha becomes negative, the formula still gives "
+        "a distance, but the code may take the root of a negative number."
     )
 
 
@@ -140,8 +140,8 @@ def _offset() -> str:
     scale = (high - reach) / high
     return (
         f"For a unit with values from {low:g} to {high:g}, an offset of {share:.0%} moves the largest value to "
-        f"{high + reach:g} by the text and leaves it at {scale * high + reach:g} by the code, which also multiplies "
-        f"the unit by {scale:g}."
+        f"{high + reach:g} in the text's formula and leaves it at {scale * high + reach:g} in the code, which also "
+        f"multiplies the unit by {scale:g}."
     )
 
 
@@ -222,14 +222,14 @@ PROBLEMS = (
     PaperProblem(
         "The form of OffsetL2",
         ARTICLE,
-        "The formula weighs the difference, ‖α ⊙ (x − μ)‖; the author's code weighs its square, √Σ α (x − μ)².",
+        "The formula weights the difference, ‖α ⊙ (x − μ)‖; the author's code weights its square, √Σ α (x − μ)².",
         _form,
     ),
     PaperProblem(
         "The form of the offset",
         EARLIER,
         "The text's formula adds a share of the range; the author's code also rescales the unit, so that its largest "
-        "value stays where it was.",
+        "value does not change.",
         _offset,
     ),
     PaperProblem("The tent map", KERNELS, "Printed as f(z) = 2z − relu(2z − 1), which is min(2z, 1).", _tent),
@@ -261,7 +261,7 @@ def page() -> str:
 
 
 def main(arguments: Sequence[str]) -> None:
-    """Write the page to the file that is named."""
+    """Write the page to the file named in the arguments."""
     Path(arguments[0]).write_text(page(), encoding="utf-8")
 
 

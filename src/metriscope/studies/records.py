@@ -22,7 +22,7 @@ def page(name: str, records: Sequence[Record]) -> str:
     """Return a study's page in Markdown, made only from records."""
     from metriscope.report.markdown import markdown, verdicts_text
     from metriscope.runs.provenance import together
-    from metriscope.studies.judging import judge
+    from metriscope.studies.verdicts import judge
 
     own = study(name)
     measure: Any = own.measure

@@ -7,7 +7,7 @@ import re
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,14 +17,28 @@ from metriscope.studies import STUDIES
 from metriscope.studies.contract import Study, study
 
 if TYPE_CHECKING:
+    from metriscope.common.progress import Overall
     from metriscope.report import Claim, FrontStudy, Section, ShownProblem
     from metriscope.runs import Driver, Executor
     from metriscope.runs.cluster import ClusterSettings
     from metriscope.studies.contract import Announce, StudyPlan
 
-__all__ = ["duration", "printed", "reproduce", "run_study"]
+__all__ = ["Reproduced", "duration", "printed", "reproduce", "run_study"]
 
 DATA = "METRISCOPE_DATA"
+
+
+@dataclass(frozen=True)
+class Reproduced:
+    """What a call of :func:`reproduce` made: its page, every claim of the ledger, and why studies are unfinished.
+
+    ``stopped`` says that the user stopped it before its end.
+    """
+
+    page: Path
+    claims: tuple[Claim, ...]
+    unfinished: Mapping[str, str]
+    stopped: bool
 
 
 def duration(text: str) -> float:
@@ -47,80 +61,165 @@ def reproduce(
     budget: str | None = None,
     data_dir: Path | None = None,
     cluster: ClusterSettings | None = None,
-) -> Path:
-    """Run or resume studies, each with its options, here or on a cluster, and return the path of the report."""
+) -> Reproduced:
+    """Run or resume studies, each with its options, here or on a cluster, and write the report.
+
+    When the user stops it, or the budget ends, the report shows what is there.
+    """
+    from metriscope.common.progress import compilation, overall
     from metriscope.runs.cluster import opened
 
-    with _data_from(data_dir), opened(cluster) as executor:
-        return _reproduce(asked, out, announce, budget, executor)
+    with _data_from(data_dir), opened(cluster) as executor, overall() as bar, compilation(announce, bar.note):
+        return _reproduce(asked, out, announce, budget, executor, bar)
 
 
-def _reproduce(asked: Mapping[str, Any], out: Path, announce: Announce, budget: str | None, executor: Executor) -> Path:
+def _reproduce(
+    asked: Mapping[str, Any], out: Path, announce: Announce, budget: str | None, executor: Executor, bar: Overall
+) -> Reproduced:
     studies = {name: study(name) for name in asked}
     # Plans may look for data, so that missing data is reported before anything is computed.
     plans = {name: studies[name].plan.plan(options) for name, options in asked.items()}
     seconds = None if budget is None else duration(budget)
     _check_writable(out)
 
-    from metriscope.report import Front, Page, Prose, Section, write_report
     from metriscope.runs import Deadline, Driver, Store
-    from metriscope.runs.provenance import provenance, together
-    from metriscope.studies.ledger import verdict_table, whole
 
     store = Store(out / "runs")
     store.sweep()
-    driver = Driver(store, announce, Deadline(seconds), executor)
-    began = time.monotonic()
-    sections: list[Section] = []
-    claims: list[Claim] = []
-    fronts: list[FrontStudy] = []
-    unfinished: dict[str, str] = {}
-    for name, own in studies.items():
+    series = _Series(asked, plans, Driver(store, announce, Deadline(seconds), executor), announce)
+    for at, (name, own) in enumerate(studies.items(), 1):
+        bar.stage(f"study {at} of {len(studies)}" if len(studies) > 1 else "")
+        series.add(own, plans[name])
+    return series.written(out)
+
+
+@dataclass
+class _Series:
+    """Studies that are run one after the other, and what has come of them so far."""
+
+    asked: Mapping[str, Any]
+    plans: Mapping[str, StudyPlan]
+    driver: Driver
+    announce: Announce
+    began: float = field(default_factory=time.monotonic)
+    sections: list[Section] = field(default_factory=list)
+    claims: list[Claim] = field(default_factory=list)
+    fronts: list[FrontStudy] = field(default_factory=list)
+    unfinished: dict[str, str] = field(default_factory=dict)
+    stopped: bool = False
+
+    def add(self, own: Study, plan: StudyPlan) -> None:
+        """Run a study, and keep its sections, claims and part of the first page."""
+        from metriscope.report import Prose, Section
+
         try:
-            shown, judged = run_study(own, plans[name], driver)
+            shown, judged = self._run(own, plan)
         except Unfinished as cut:
-            announce(f"{name}: the budget is used up; run the same command to continue")
-            unfinished[name] = f"The budget ended before this study was done: {cut}."
-            text = f"{unfinished[name]} Run the same command to continue."
+            ended = "not finished" if self.stopped else "the budget is used up"
+            self.announce(f"{own.name}: {ended}; run the same command to continue")
+            why = "It was stopped" if self.stopped else "The budget ended"
+            self.unfinished[own.name] = f"{why} before this study was done: {cut}."
+            text = f"{self.unfinished[own.name]} Run the same command to continue."
             shown, judged = (Section(own.plan.TITLE, (Prose(text),)),), ()
         for text in printed(shown):
-            announce(text)
-        sections += shown
-        claims += judged
-        fronts.append(_front_study(own, shown, asked[name].profile))
-    ledger = whole(claims, unfinished)
-    sections.append(Section("Every verdict", (verdict_table(ledger),)))
-    where = {"runs": together(run.provenance for run in driver.used.values()), "this page": provenance()}
-    if driver.shown:
-        where["records"] = together(record.provenance for record in driver.shown.values())
-    profile = ", ".join(dict.fromkeys(options.profile for options in asked.values()))
-    page = Page("Metriscope: every number", f"{', '.join(studies)} · {profile} profile", tuple(sections), where, ledger)
-    judged_by = {name: tuple(claim for claim in ledger if claim.study == name) for name in studies}
-    front = Front(
-        f"Do neural networks learn distances? {len(ledger)} published claims, re-tested",
-        _trust(profile, time.monotonic() - began, driver),
-        tuple(replace(part, claims=judged_by[part.name]) for part in fronts),
-        _problems() if set(studies) == set(STUDIES) else (),
-        where,
-        ledger,
-    )
-    return write_report(page, out, front=front)
+            self.announce(text)
+        self.sections += shown
+        self.claims += judged
+        self.fronts.append(_front_study(own, shown, self.asked[own.name].profile))
+
+    def _run(self, own: Study, plan: StudyPlan) -> tuple[tuple[Section, ...], tuple[Claim, ...]]:
+        try:
+            return run_study(own, plan, self.driver)
+        except KeyboardInterrupt:
+            from metriscope.runs import Deadline
+
+            self.announce("stopping: writing the report of what is there (a second Ctrl-C ends at once)")
+            # From here on nothing is computed, and what is stored is shown.
+            self.stopped, self.driver = True, replace(self.driver, deadline=Deadline(0.0))
+            return run_study(own, plan, self.driver)
+
+    def written(self, out: Path) -> Reproduced:
+        """Write both pages."""
+        from metriscope.report import Front, Page, Section, theory, write_report
+        from metriscope.studies.ledger import verdict_table, whole
+
+        ledger, where, profile = whole(self.claims, self.unfinished), self._where(), _profiles(self.asked)
+        sections = (*self.sections, Section("Every verdict", (verdict_table(ledger),)))
+        # The figures to try are in the appendix too, beside the numbers they are made of.
+        tried = {"script": theory.script(), "style": theory.style()} if any(one.panels for one in self.fronts) else {}
+        heading = f"{', '.join(self.asked)} · {profile} profile"
+        page = Page("Metriscope: every number", heading, sections, where, ledger, **tried)
+        judged_by = {name: tuple(claim for claim in ledger if claim.study == name) for name in self.asked}
+        repeats = [count for plan in self.plans.values() for count in getattr(plan, "repeats", ())]
+        front = Front(
+            f"Do neural networks learn distances? {len(ledger)} published claims, re-tested.",
+            _trust(profile, time.monotonic() - self.began, self.driver, repeats),
+            tuple(replace(part, claims=judged_by[part.name]) for part in self.fronts),
+            _problems() if set(self.asked) == set(STUDIES) else (),
+            where,
+            ledger,
+        )
+        return Reproduced(write_report(page, out, front=front), ledger, self.unfinished, self.stopped)
+
+    def _where(self) -> dict[str, Any]:
+        """Return where the numbers come from: the call, and the machines and versions of runs, page and records."""
+        from metriscope.report import seconds as span
+        from metriscope.runs.provenance import provenance, together
+
+        seeds = dict.fromkeys(str(getattr(options, "seed", 0)) for options in self.asked.values())
+        names = "" if set(self.asked) == set(STUDIES) else " " + " ".join(self.asked)
+        call = {
+            "command": f"metriscope reproduce{names} --profile {_profiles(self.asked)}",
+            "seed": ", ".join(seeds),
+            "duration": span(time.monotonic() - self.began),
+        }
+        runs = together(run.provenance for run in self.driver.used.values())
+        where: dict[str, Any] = {"call": call, "runs": runs, "this page": provenance()}
+        if self.driver.shown:
+            where["records"] = together(record.provenance for record in self.driver.shown.values())
+        return where
 
 
-def _trust(profile: str, seconds: float, driver: Driver) -> str:
-    """Return one line on what the page rests on."""
+def _profiles(asked: Mapping[str, Any]) -> str:
+    return ", ".join(dict.fromkeys(options.profile for options in asked.values()))
+
+
+def _trust(profile: str, seconds: float, driver: Driver, repeats: Sequence[int]) -> str:
+    """Return one line that says what the page is based on."""
     from metriscope.report.numbers import seconds as span
 
-    parts = [f"{len(driver.used):,} runs"] if driver.used else []
+    ends = sorted({min(repeats), max(repeats)}) if repeats else []
+    starts = f", {' to '.join(map(str, ends))} starts per network" if ends else ""
+    parts = [f"{len(driver.used):,} runs{starts}"] if driver.used else []
     parts += [f"{len(driver.shown):,} recorded runs of longer experiments"] if driver.shown else []
+    here, long = (
+        {name for found in some.values() for name in _data_names(found.spec)} for some in (driver.used, driver.shown)
+    )
+    further = f", and {len(long - here)} more in the records" if long - here else ""
+    data = f" Data: {', '.join(['generated points', *sorted(here)])}{further}." if here or long else ""
     more = "" if profile == "paper" else " Full protocol: `metriscope reproduce --profile paper`."
-    return f"{profile.capitalize()} profile: {' and '.join(parts) or 'no runs'}; this page took {span(seconds)}.{more}"
+    text = f"{profile.capitalize()} profile, {span(seconds)} for this page: {' and '.join(parts) or 'no runs'}."
+    return f"{text}{data}{more}"
+
+
+def _data_names(spec: Any) -> Iterator[str]:
+    """Yield the names of the data sets that a specification names, anywhere in it."""
+    if isinstance(spec, Mapping):
+        name = spec.get("data") or (spec.get("name") if {"train", "test"} <= set(spec) else None)
+        # A folder of the user's own is known by its last name.
+        if isinstance(name, str):
+            yield Path(name).name
+        for value in spec.values():
+            yield from _data_names(value)
+    elif isinstance(spec, list | tuple):
+        for value in spec:
+            yield from _data_names(value)
 
 
 def _front_study(own: Study, sections: Sequence[Section], profile: str) -> FrontStudy:
-    """Return a study's part of the first page; its claims are added when all are judged."""
+    """Return a study's part of the first page; its claims are added once all studies are judged."""
     from metriscope.report import Companion, Figure, FrontStudy
-    from metriscope.report.document import walk
+    from metriscope.report.document import Panel, walk
 
     blocks = [block for section in sections for block in walk(section.blocks)]
     drawn = {block.name: block for block in blocks if isinstance(block, Figure)}
@@ -133,11 +232,12 @@ def _front_study(own: Study, sections: Sequence[Section], profile: str) -> Front
         f"metriscope reproduce {own.name}" + ("" if profile == "quick" else f" --profile {profile}"),
         tuple(sections),
         tuple(block for block in blocks if isinstance(block, Companion)),
+        tuple(block for block in blocks if isinstance(block, Panel)),
     )
 
 
 def _problems() -> tuple[ShownProblem, ...]:
-    """Return the problems found in the papers, with links reduced to their words."""
+    """Return the problems found in the papers, with links replaced by their text."""
     from metriscope.report import ShownProblem
     from metriscope.studies.problems import PROBLEMS
 
@@ -149,7 +249,7 @@ def _problems() -> tuple[ShownProblem, ...]:
 
 def run_study(own: Study, plan: StudyPlan, driver: Driver) -> tuple[tuple[Section, ...], tuple[Claim, ...]]:
     """Return a study's sections and verdicts; raise :class:`Unfinished` if the budget ends first."""
-    from metriscope.studies.judging import judge
+    from metriscope.studies.verdicts import judge
 
     runs = driver.perform(plan.jobs(), own.train.WORK, f"{own.name}: training")
     results = own.measure.measure(plan, runs, driver)
@@ -160,7 +260,7 @@ def run_study(own: Study, plan: StudyPlan, driver: Driver) -> tuple[tuple[Sectio
 
 
 def printed(sections: Sequence[Section]) -> Iterator[str]:
-    """Yield the tables that are meant for the terminal too, as text: six digits, one line per row."""
+    """Yield the tables that are also shown in the terminal, as text: six digits, one line per row."""
     from metriscope.report import Table
 
     for section in sections:
@@ -172,7 +272,7 @@ def printed(sections: Sequence[Section]) -> Iterator[str]:
 
 @contextmanager
 def _data_from(folder: Path | None) -> Iterator[None]:
-    """Look for data in this folder first, also in processes started from here."""
+    """Look for data in this folder first, inside the block and in processes that it starts."""
     before = os.environ.get(DATA)
     if folder is not None:
         os.environ[DATA] = str(folder)
@@ -185,7 +285,7 @@ def _data_from(folder: Path | None) -> Iterator[None]:
 
 
 def _check_writable(out: Path) -> None:
-    # Checked before training, not after an hour of it, with a file name that no other process uses.
+    # Checked before training starts, with a file name that no other process uses.
     try:
         out.mkdir(parents=True, exist_ok=True)
         with temporary(out) as probe:

@@ -17,13 +17,13 @@ __all__ = ["TidyTables", "joined", "matching", "published", "source_of"]
 
 @dataclass(frozen=True, eq=False)
 class TidyTables:
-    """The results of a study that are nothing but tidy tables; a table without rows was not measured."""
+    """The results of a study that consist of tidy tables only; a table without rows was not measured."""
 
     tables: Mapping[str, pd.DataFrame]
 
 
 def joined(parts: Iterable[pd.DataFrame], columns: Iterable[str] = ()) -> pd.DataFrame:
-    """Return tables one below the other; without any, an empty table with these columns.
+    """Return the concatenation of tables; if there are none, an empty table with these columns.
 
     >>> list(joined([], ["network", "seed"]))
     ['network', 'seed']

@@ -59,7 +59,7 @@ def aligned(*shape: int) -> np.ndarray:
 def spaced(units: int) -> int:
     """Return the length of the rows of a large array, so that rows are an odd number of cache lines apart.
 
-    Rows that are a power of two apart share a few places of the first-level cache and drive each other out.
+    Rows whose distance in memory is a power of two share few sets of the L1 cache and evict each other.
 
     >>> spaced(128)
     144
@@ -277,7 +277,7 @@ def learn(data: Any, blocks: Any, weights: Any, results: Any, kinds: Any, room: 
     """Compute the gradient over some blocks, and add their loss and number of correct answers to the scores.
 
     ``data`` is the forward side, the gradient side, and the labels in packed order, eight per row, -1 for padding;
-    ``blocks`` is the first block and the end; ``results`` is the gradient and the scores.
+    ``blocks`` is the first block and the one after the last; ``results`` is the gradient and the scores.
     """
     (forward, backward, labels), (gradient, scores) = data, results
     z, _, pull, y, probability, transposed, sums, _, _ = room
@@ -299,7 +299,7 @@ def learn(data: Any, blocks: Any, weights: Any, results: Any, kinds: Any, room: 
 
 @compiled
 def measure(data: Any, weights: Any, kinds: Any, room: Any, scores: Any, active: Any) -> None:
-    """Add loss and correct answers to ``scores``, and to ``active`` how often each unit and output is active."""
+    """Add the loss and the number of correct answers to ``scores``, and to ``active`` how often each unit is active."""
     forward, labels = data
     _, h, _, y, probability, _, sums, _, _ = room
     for block in range(len(forward[0]) - 1):
@@ -344,8 +344,8 @@ def prepare(values: Any, derived: Any, kinds: Any, background: Any) -> None:
 def descend(values: Any, squares: Any, gradients: Any, kinds: Any, steps: Any) -> None:
     """Take one gradient step in place, with the sum of two gradients.
 
-    ``steps`` are the learning rates divided by the number of points, of the first layer, the head's weights or
-    centers, alpha and the head's bias; and the background value of the points.
+    ``steps`` holds four learning rates, each divided by the number of points (for the first layer, the head's weights
+    or centers, alpha, and the head's bias), and then the background value of the points.
     """
     plane, bias, weight, alpha, offset = values
     one, two = gradients

@@ -4,7 +4,7 @@ Axes: S networks, N points, D features, K units, C classes, E epochs.
 
 Networks whose activations and head have kernels are trained by compiled passes over points that are packed once
 (:mod:`metriscope.train.sparse_points`); any other row of :data:`metriscope.nn.ARCHITECTURES` is trained by autograd.
- Weights are bit-identical whether a network is trained alone or batched, and on any number of threads.
+Weights are bit-identical whether a network is trained alone or batched, and on any number of threads.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class PackedExamples:
 
 
 def examples(x: Float32[np.ndarray, "n d"], y: Int[np.ndarray, n], *, gradient: bool = True) -> PackedExamples:
-    """Return points and labels, packed once for any number of networks; without ``gradient`` only for measuring.
+    """Return points and labels, packed once for any number of networks; with ``gradient=False`` only for measuring.
 
     >>> len(examples(np.eye(4, dtype=np.float32), np.arange(4)))
     4
@@ -75,7 +75,7 @@ class Scores:
 class Classifier:
     """One named network in training, as arrays for compiled code.
 
-    ``factors`` multiply the learning rate of the head's weights (of OffsetL2: mu) and of its alpha; 0 freezes them.
+    ``factors`` multiply the learning rate of the head's weights (mu in OffsetL2) and of its alpha; 0 freezes them.
     ``target``: the factor by which the derivative of a point's loss by the output of its own class is multiplied; 1 is
     cross-entropy. The array ``targets`` holds it for each class and may be changed between steps.
 

@@ -3,7 +3,7 @@
 Axes: B blocks of R rows, D features (followed by the constant 1, then by zeros), K units. Weight and bias of a network
 form one ``(K, D)`` array of homogeneous hyperplanes, so that one product serves both.
 
-Each network is trained on its own, in one thread, so its weights are bit-identical whatever else is trained beside it.
+Each network is trained on its own, in one thread, so its weights are bit-identical alone or beside others.
 """
 
 from __future__ import annotations
@@ -91,7 +91,7 @@ def _residuals(squares: Any, target: Any, rows: int) -> float:
 
 @cache
 def backward(activation: str) -> Callable[..., float]:
-    """Return ``backward(z, target, squares, filled)``: the summed squared error of a block's first rows.
+    """Return ``backward(z, target, squares, filled)``, which computes the summed squared error of a block's first rows.
 
     ``z`` holds pre-activations of shape (units, rows), which are replaced by the derivative of the loss with respect to
     them, times half the number of points; ``squares`` is scratch space for one number per row.
@@ -171,9 +171,9 @@ def trainer(activation: str) -> Callable[..., None]:
 
 
 def wide_trainer(activation: str) -> Callable[..., None]:
-    """Return the same function as :func:`trainer`, for tensors, with PyTorch's matrix product between compiled steps.
+    """Return a function like that of :func:`trainer`, for tensors, with PyTorch's matrix product between its steps.
 
-    For many features PyTorch's product is faster; for few, the calls from the interpreter cost more than it saves.
+    For many features PyTorch's product is faster; for few, the calls from the interpreter cost more time than it saves.
     PyTorch's memory always has the same alignment, on which the order of its sums may depend.
     """
     differentiate = backward(activation)

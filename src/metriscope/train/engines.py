@@ -266,7 +266,7 @@ def _joined(stack: Mapping[str, Tensor], trial: int, width: int) -> np.ndarray:
 
 
 def engine_for(template: nn.Module, x: Tensor, y: Tensor, protocol: Protocol, seeds: tuple[int, ...]) -> Engine:
-    """Return the fastest engine that can train a network as the protocol says.
+    """Return the fastest engine that can train a network by a protocol.
 
     Parameters
     ----------

@@ -103,7 +103,7 @@ def plain() -> Kernels:
 def vectors(lanes: int | None = None, count: int | None = None, rows: int | None = None) -> Kernels:
     """Return kernels that sum ``count`` vectors of ``lanes`` floats in each of ``rows`` rows at once.
 
-    By default these are what suits the target of numba.
+    The defaults are those that suit the processor for which numba compiles.
     """
     from metriscope.train import simd
 
@@ -144,7 +144,7 @@ def _try(kernels: Kernels) -> None:
     sums, mu, weight = (np.full((GROUP, PADDING), value, np.float32) for value in (1, 2, 3))
     results = tuple(np.zeros_like(mu) for _ in range(3))
     run(ones, natural, sums, (mu, weight, ones), results)
-    # Eight rows of ones added to ones give 9. The difference to 2 is 7, for each of eight points.
+    # Eight rows of ones added to ones give 9. The difference from 2 is 7, for each of eight points.
     known = [(sums, 9), *zip(results, (3 * 7, 8 * 7, 8 * 7 * 7), strict=True)]
     if any(found[0, column] != value for found, value in known for column in (0, kernels.lanes - 1)):
         raise RuntimeError(f"kernels for the vector shape {kernels.name} give wrong sums")

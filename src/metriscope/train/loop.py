@@ -36,8 +36,8 @@ class Diverged(RuntimeError):
 class Cohort:
     """Independent networks of one shape in training.
 
-    The first axis of all tensors is the trial. ``snapshots`` holds copies of the parameters at the epochs ``kept``; it
-    is NaN for epochs that are not reached yet.
+    The first axis of all tensors is the trial. ``snapshots`` holds copies of the parameters at the epochs ``kept``,
+    and NaN for epochs that are not reached yet.
 
     Parameters
     ----------
@@ -52,7 +52,7 @@ class Cohort:
     epoch : int
         Number of epochs that are done.
     moments : dict of str to Tensor, optional
-        State of the optimizer; by default that before the first step.
+        State of the optimizer; by default the state before the first step.
     history : Tensor of shape (s, t), optional
         Recorded losses; by default NaN.
     kept : tuple of int
@@ -90,7 +90,13 @@ class Cohort:
         self.snapshots = {f"{epoch}/{name}": torch.full_like(value, torch.nan) for epoch, name, value in pairs}
 
     def advance(self, epochs: int) -> None:
-        """Train for ``epochs`` more epochs and record losses."""
+        """Train for ``epochs`` more epochs and record losses.
+
+        Raises
+        ------
+        Diverged
+            If a loss becomes NaN or infinite.
+        """
         losses = self.engine.advance(self.parameters, self.moments, self.epoch, epochs)
         if not torch.isfinite(losses).all():
             first = int((~torch.isfinite(losses)).any(0).nonzero()[0, 0]) + self.epoch
@@ -220,7 +226,7 @@ class Pace:
         began = time.perf_counter()
         yield
         took = max(time.perf_counter() - began, 1e-6)
-        # It grows at most eightfold; a first call that was slowed by compilation is soon made up for.
+        # The chunk grows at most eightfold per call, so it soon recovers from a first call that compilation made slow.
         self.chunk = max(1, min(8 * max(epochs, self.chunk), int(epochs * self.seconds / took)))
 
 
@@ -252,7 +258,7 @@ class CohortPass:
     threads: int | None = None
 
     def span(self, job: Any) -> tuple[int, int]:
-        """Return the epoch that all cohorts of a job have reached, and the last epoch."""
+        """Return the epoch that all cohorts of a job have reached, and the last epoch of the training."""
         own = self.cohorts[job]
         return min(c.epoch for c in own), max(c.protocol.epochs for c in own)
 

@@ -53,7 +53,7 @@ def target_features(codegen: Any = None) -> frozenset[str]:
 
 
 def shape_for(features: frozenset[str]) -> VectorShape:
-    """Return the shape that keeps a processor's registers busy and reads whole cache lines where it can.
+    """Return the shape that uses all vector registers of a processor and reads whole cache lines where possible.
 
     With 32 registers all eight rows of a group are summed at once, with 16 registers four.
 

@@ -3,9 +3,9 @@
 Axes: N points, D features, B blocks of at most R rows, G = 8 rows of a group.
 
 A full-batch gradient is a sum over points, so their order does not matter. Points that are non-zero in similar features
-are grouped by eight, and a group keeps only the features that are non-zero in any of its points. For the gradient the
-same is done with features and points exchanged, block by block. A value that most entries share, such as the background
-of normalized images, is subtracted from all entries and added to the bias instead.
+are grouped by eight, and a group keeps only the features that are non-zero in any of its points. For the gradient,
+features and points are exchanged and packed in the same way, block by block. A value that most entries share, such as
+the background of normalized images, is subtracted from all entries and added to the bias instead.
 """
 
 from __future__ import annotations

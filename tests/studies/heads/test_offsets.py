@@ -19,8 +19,8 @@ from metriscope.studies.heads.offsets import PrincipalSpace, begun, covered, goe
 from metriscope.studies.heads.page import sections
 from metriscope.studies.heads.plan import VARIANTS, HeadContests, HeadsOptions, Offsets, plan
 from metriscope.studies.heads.train import WORK
-from metriscope.studies.judging import judge
 from metriscope.studies.representation.prototypes import Hidden
+from metriscope.studies.verdicts import judge
 from studies.synthetic import check_statement
 
 RUNS = (*(("abs-l2-neg", variant) for variant in VARIANTS), ("relu-l2", "trained"), ("relu-l2", "frozen"))

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from metriscope.report import number
-from metriscope.studies.judging import finding, judge
 from metriscope.studies.mahalanobis.judge import STATEMENTS
+from metriscope.studies.verdicts import finding, judge
 from studies.synthetic import check_statement, synthetic, verdict_on
 
 BY_ID = {statement.id: statement for statement in STATEMENTS}

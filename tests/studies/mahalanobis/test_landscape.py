@@ -12,7 +12,6 @@ from metriscope.report import Figure, Prose, Table, number
 from metriscope.runs import Driver, Record, Store
 from metriscope.runs.address import address
 from metriscope.runs.records import shipped
-from metriscope.studies.judging import judge
 from metriscope.studies.mahalanobis import landscape as many
 from metriscope.studies.mahalanobis.experiments import POPULATIONS, LandscapeRule, PopulationTraining, population_jobs
 from metriscope.studies.mahalanobis.judge import STATEMENTS
@@ -23,6 +22,7 @@ from metriscope.studies.mahalanobis.prediction import FEATURES, auc, conditional
 from metriscope.studies.mahalanobis.train import WORK as TRAINING
 from metriscope.studies.mahalanobis.train import draw_problem, network
 from metriscope.studies.mahalanobis.trials import mse, networks
+from metriscope.studies.verdicts import judge
 
 RULE = LandscapeRule(draws=300)
 ONE_LOST = lost_directions(2, 1)

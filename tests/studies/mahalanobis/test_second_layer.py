@@ -66,7 +66,7 @@ def test_a_first_layer_from_clusters_is_kept_and_one_from_a_random_start_is_trai
         assert not before[0][2].weight.equal(after[0][2].weight)
 
 
-def test_a_start_learns_the_same_alone_and_in_company():
+def test_a_start_learns_the_same_alone_and_batched():
     asked = job("random", epochs=5)
     points = [draw(TINY, 0, number) for number in range(3)]
     before = [begun(asked, number, own) for number, own in enumerate(points)]

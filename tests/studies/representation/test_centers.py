@@ -6,7 +6,6 @@ import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
-from metriscope.studies.judging import judge
 from metriscope.studies.representation.centers import (
     STATEMENT,
     centers,
@@ -16,6 +15,7 @@ from metriscope.studies.representation.centers import (
     rank_correlations,
     section,
 )
+from metriscope.studies.verdicts import judge
 from studies.representation.made import inspected, job, runs
 from studies.synthetic import check_statement
 

@@ -11,11 +11,11 @@ from torch.nn import functional as F
 
 from metriscope.nn import build
 from metriscope.rng import stream
-from metriscope.studies.judging import judge
 from metriscope.studies.representation import collapse as train
 from metriscope.studies.representation.collapse import asked, cells_of, effects, gather, half_dead_epoch
 from metriscope.studies.representation.collapse_page import STATEMENT, section
 from metriscope.studies.representation.experiments import EVENED, FACTORS, CollapseCell, baselines, cells, controls
+from metriscope.studies.verdicts import judge
 from metriscope.train.classifiers import Classifier, advance, examples, measure
 from studies.synthetic import check_statement
 

@@ -5,9 +5,9 @@ import re
 import pandas as pd
 import pytest
 
-from metriscope.studies.judging import judge
 from metriscope.studies.representation.judge import STATEMENTS
 from metriscope.studies.representation.plan import BASE
+from metriscope.studies.verdicts import judge
 from studies.representation.made import inspected, recorded, runs
 from studies.synthetic import check_statement
 

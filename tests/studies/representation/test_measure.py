@@ -6,7 +6,7 @@ from dataclasses import replace
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from scipy import stats
 
@@ -86,9 +86,9 @@ def test_seeds_that_only_one_network_has_are_left_out_of_the_pairs():
 
 
 def test_shapes_are_those_of_scipy_and_runs_that_agree_have_none():
-    rows = rows_of({"relu": (0.9, 0.93, 0.95), "abs": (0.9, 0.9, 0.9), "abs2": (0.9, 0.8)})
+    rows = rows_of({"relu": (0.9, 0.91, 0.93, 0.94, 0.95), "abs": (0.9,) * 5, "abs2": (0.9, 0.8, 0.7, 0.6)})
     (((_, network), (x, heights)),) = accuracy.shapes(rows, ASKED).items()
-    density = stats.gaussian_kde([90.0, 93.0, 95.0])(x)
+    density = stats.gaussian_kde([90.0, 91.0, 93.0, 94.0, 95.0])(x)
     assert network == "relu"
     assert heights == pytest.approx(density / density.max())
 
@@ -145,7 +145,6 @@ def test_units_are_chosen_by_their_largest_absolute_weight_and_described_as_scip
     assert found[0].densities[0] == pytest.approx(stats.gaussian_kde(values)(found[0].x))
 
 
-@settings(deadline=None)
 @given(seed=st.integers(0, 50), likely=st.booleans())
 def test_a_preimage_solves_the_layer_and_is_the_nearest_that_does(seed, likely):
     generator = torch.Generator().manual_seed(seed)

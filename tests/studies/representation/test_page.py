@@ -7,12 +7,12 @@ import pytest
 
 from metriscope.report import Page, Prose, render
 from metriscope.report.markdown import markdown, verdicts_text
-from metriscope.studies.judging import judge
 from metriscope.studies.representation.accuracy_page import shortened
 from metriscope.studies.representation.judge import STATEMENTS
 from metriscope.studies.representation.measure import RepresentationResults
 from metriscope.studies.representation.page import sections
 from metriscope.studies.representation.plan import MODELS
+from metriscope.studies.verdicts import judge
 from studies.representation.made import inspected, recorded, runs
 
 ALL = {name: (0.9, 0.92, 0.91) for name in MODELS}

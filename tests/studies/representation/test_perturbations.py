@@ -4,22 +4,33 @@ from dataclasses import dataclass, replace
 
 import pandas as pd
 import pytest
+import torch
+from torch import nn
 
+from metriscope.nn import Abs
 from metriscope.probes import DEFINITIONS, perturbation
+from metriscope.probes.perturbation_levels import UnitRanges, definition_of, perturb
 from metriscope.runs import Driver, Result, Store, once
 from metriscope.runs.records import add, read
-from metriscope.studies.judging import judge
 from metriscope.studies.representation import measure as study
 from metriscope.studies.representation import perturbations as measure
 from metriscope.studies.representation import perturbations_page as page
 from metriscope.studies.representation.accuracy import printed
-from metriscope.studies.representation.experiments import NETWORKS, PROGRAM, PublishedLevels, published_runs
+from metriscope.studies.representation.experiments import (
+    ALL,
+    NETWORKS,
+    PROGRAM,
+    PublishedLevels,
+    SingleUnits,
+    published_runs,
+)
 from metriscope.studies.representation.judge import STATEMENTS
 from metriscope.studies.representation.measure import Measurer
 from metriscope.studies.representation.page import sections
 from metriscope.studies.representation.perturbations_page import HARMLESS, OFFSETS
 from metriscope.studies.representation.plan import PERTURBED, RepresentationPlan
 from metriscope.studies.tidy_tables import matching
+from metriscope.studies.verdicts import judge
 from studies.representation.made import QUICK, dead, history, images, inspected, run, runs
 
 LEVELS = PublishedLevels(run("relu-bias", 0, 0.9).job)
@@ -28,6 +39,39 @@ LEVELS = PublishedLevels(run("relu-bias", 0, 0.9).job)
 def replayed(accuracies, **more):
     """Return runs that start from the published numbers."""
     return tuple(replace(one, job=replace(one.job, replay=PERTURBED)) for one in runs(accuracies, **more))
+
+
+@pytest.mark.parametrize("activation", [nn.ReLU(), Abs()], ids=["relu", "abs"])
+def test_one_unit_alone_is_perturbed_as_it_is_among_all(activation):
+    generator = torch.Generator().manual_seed(0)
+    x, y = torch.randn(300, 5, generator=generator), torch.randint(3, (300,), generator=generator)
+    model = nn.Sequential(nn.Linear(5, 4), activation, nn.Linear(4, 3))
+    asked = SingleUnits(LEVELS.training)
+    found = measure.single_units(asked, model, x, y)
+    table = found.tables["units"].set_index(["kind", "level", "unit"])["right"]
+    whole = perturbation(model, x, y, None, tuple(dict(asked.levels)), dict(asked.levels), asked.definition)
+    expected = dict(zip(zip(whole.kinds, whole.levels, strict=True), whole.accuracies, strict=True))
+    for unit in range(4):
+        # The layer with one unit that is perturbed, and the others beside it as they are.
+        alone = perturbed_alone(model, x, y, unit, asked)
+        for (kind, level), right in alone.items():
+            assert table[kind, level, unit] == right
+            assert table[kind, level, ALL] == round(300 * expected[kind, level])
+    assert set(table.index.get_level_values("unit")) == {ALL, 0, 1, 2, 3}
+
+
+def perturbed_alone(model, x, y, unit, asked):
+    first, activation, head = model
+    with torch.no_grad():
+        z = first(x)
+        ranges = UnitRanges.of([z], definition_of(asked.definition), activation)
+        found = {}
+        for kind, levels in asked.levels:
+            for level in levels:
+                changed = z.clone()
+                changed[:, unit] = perturb(z, ranges.reach, **{kind: level}, ends=ranges.ends)[:, unit]
+                found[kind, level] = int((head(activation(changed)).argmax(1) == y).sum())
+    return found
 
 
 def changes(network):

@@ -130,14 +130,14 @@ def test_options_scale_every_part():
     )
 
 
-@settings(deadline=None, max_examples=20)
+@settings(max_examples=20)
 @given(st.integers(1, 30), st.integers(1, 30), st.sets(st.sampled_from(MODELS), min_size=1))
 def test_a_trainings_address_does_not_depend_on_what_else_is_asked(few, many, models):
-    alone, company = (
+    alone, together = (
         plan(RepresentationOptions(seeds=few, models=tuple(models))),
         plan(RepresentationOptions(seeds=many)),
     )
-    here, there = ({address(t) for t in p.jobs() if t.pixels == "raw"} for p in (alone, company))
+    here, there = ({address(t) for t in p.jobs() if t.pixels == "raw"} for p in (alone, together))
     assert len(here & there) == min(few, many) * len(models)
 
 

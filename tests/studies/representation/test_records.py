@@ -83,9 +83,9 @@ def test_the_page_in_the_documentation_is_what_the_records_say():
 
 @pytest.mark.skipif(not RECORDS.is_dir(), reason="an installed package has no records")
 def test_one_run_of_each_network_decides_nothing():
-    from metriscope.studies.judging import judge
     from metriscope.studies.representation.accuracy import NEEDED
     from metriscope.studies.representation.judge import STATEMENTS
+    from metriscope.studies.verdicts import judge
 
     results = recorded(read(RECORDS))
     runs = results.tables["runs"].groupby(["setting", "network"]).size()

@@ -7,13 +7,13 @@ import pandas as pd
 import pytest
 
 from metriscope.runs import records
-from metriscope.studies.judging import judge
 from metriscope.studies.representation.experiments import Identifying
 from metriscope.studies.representation.judge import STATEMENTS
 from metriscope.studies.representation.measure import compared, numbered, ordered
 from metriscope.studies.representation.page import sections
 from metriscope.studies.representation.plan import PERTURBED, TABLES
 from metriscope.studies.representation.starts import identified, moments_of, starts
+from metriscope.studies.verdicts import judge
 from studies.representation.made import recorded, run, runs
 
 ASKED = Identifying()

@@ -1,7 +1,7 @@
 """The one claim of the sketch."""
 
 from metriscope.studies.evidence import Above
-from metriscope.studies.judging import Criterion, Statement, Values
+from metriscope.studies.verdicts import Criterion, Statement, Values
 
 STATEMENTS = (
     Statement(

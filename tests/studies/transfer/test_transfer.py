@@ -9,10 +9,10 @@ from torch import nn
 
 from metriscope import data
 from metriscope.runs import Driver, Store
-from metriscope.studies.judging import judge
 from metriscope.studies.transfer import measure, page, train
 from metriscope.studies.transfer.judge import STATEMENTS
 from metriscope.studies.transfer.plan import BODIES, REFERENCE, SHALLOW, TransferOptions, TransferTraining, plan
+from metriscope.studies.verdicts import judge
 from studies.synthetic import check_statement
 
 TINY = TransferTraining("relu2-neg", REFERENCE, 60, 3, 2, sample=40, steps=3)

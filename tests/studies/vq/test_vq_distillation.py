@@ -13,7 +13,7 @@ from metriscope.nn import stack_state
 from metriscope.report import Page, render
 from metriscope.rng import stream
 from metriscope.runs import Driver, Store
-from metriscope.studies.judging import judge
+from metriscope.studies.verdicts import judge
 from metriscope.studies.vq.distillation import (
     STATEMENT,
     DistillationResults,
@@ -84,7 +84,7 @@ def lesson(**changed) -> Distilling:
     return replace(tiny().distillation.lessons()[0], schooling=4, epochs=4, **changed)
 
 
-def test_a_student_learns_the_same_in_any_company():
+def test_a_student_learns_the_same_alone_and_batched():
     whole = lesson(weights=(0.5,))
     points = split(whole.examples, 0, 0)
     _, students = taught(whole, points)

@@ -6,8 +6,8 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from metriscope.studies.judging import judge
 from metriscope.studies.tidy_tables import published
+from metriscope.studies.verdicts import judge
 from metriscope.studies.vq.experiments import PAIRS
 from metriscope.studies.vq.judge import STATEMENTS
 from studies.synthetic import check_statement, synthetic, verdict_on

@@ -32,7 +32,7 @@ from metriscope.studies.vq.moons import (
 from metriscope.studies.vq.networks import Group, MLPShape, VQRecipe
 from metriscope.studies.vq.train import mlp
 
-few = settings(max_examples=25, deadline=None)
+few = settings(max_examples=25)
 
 
 def basis(points: int, size: int, *name: str | int) -> np.ndarray:

@@ -9,13 +9,14 @@ import pytest
 
 from metriscope.report import Page, mean_text, number, render
 from metriscope.runs import Deadline, Driver, Finished, Unfinished
-from metriscope.studies.judging import finding, judge
+from metriscope.studies.verdicts import finding, judge
 from metriscope.studies.vq import page
 from metriscope.studies.vq.digits import StartsResults
 from metriscope.studies.vq.experiments import COMPARISONS, DISTANCES, FORMS, INITIAL, PAIRS, TRAINED, TWINS, name_of
 from metriscope.studies.vq.judge import STATEMENTS
 from metriscope.studies.vq.measure import measure
 from metriscope.studies.vq.train import WORK
+from metriscope.vq.measures.heat import cosine_from_counts
 
 
 @pytest.fixture(scope="module")
@@ -31,6 +32,17 @@ def test_every_experiment_fills_its_tables_for_every_seed(study):
     new = results.spheres.rows.query("points == 'new'")["distance"]
     assert set(new) == set(DISTANCES) - {"shuffled"}
     assert set(results.beyond.course["task"]) == {"moons", "T4", "T6", "both"}
+
+
+@pytest.mark.parametrize("pair", [TRAINED, INITIAL], ids=name_of)
+def test_the_counts_that_the_page_holds_give_the_measured_cosines(study, pair):
+    found = study.results.digits
+    counts = found.counts(pair)
+    assert counts.sum() == found.part.images.test**2
+    for form in FORMS:
+        np.testing.assert_allclose(
+            cosine_from_counts(counts, found.scales[form], form), found.curve(pair, form)[0], rtol=1e-9
+        )
 
 
 def test_cosines_tend_to_one_and_alignments_stay_in_their_range(study):

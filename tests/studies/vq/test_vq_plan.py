@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import fields, is_dataclass, replace
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from metriscope import data
@@ -75,7 +75,6 @@ def test_profiles_train_the_same_networks_for_the_same_epochs(with_mnist):
         assert (one.shape, one.recipe) == (other.shape, other.recipe)
 
 
-@settings(deadline=None)
 @given(st.integers(3, 40))
 def test_every_seed_is_in_one_group_and_in_order(seeds):
     some = blocks(seeds)
@@ -127,7 +126,6 @@ def test_the_papers_networks_are_in_the_plan():
     assert {("moons", 3, 96), ("spheres", 3, 64), ("digits", 4, 16), ("digits", 6, 16)} <= shapes
 
 
-@settings(deadline=None)
 @given(st.integers(1, 20), st.integers(1, 6), st.integers(1, 40))
 def test_parameters_are_counted_as_torch_counts_them(inputs, depth, width):
     shape = MLPShape(inputs, depth, width)
@@ -140,7 +138,6 @@ def test_depths_are_compared_at_parameters_within_two_per_cent():
     assert max(abs(count / beyond.budget - 1) for count in counts) < 0.02
 
 
-@settings(deadline=None)
 @given(st.integers(1, 10), st.integers(1, 6), st.integers(500, 20_000))
 def test_no_other_width_comes_nearer_to_the_budget(inputs, depth, budget):
     width = matched_width(inputs, depth, budget)

@@ -9,7 +9,7 @@ from scipy import stats
 
 from metriscope.report import Section
 from metriscope.runs import Driver, Store
-from metriscope.studies.judging import judge
+from metriscope.studies.verdicts import judge
 from metriscope.studies.vq.experiments import REFERENCE, SCORES
 from metriscope.studies.vq.prediction import (
     STATEMENT,

@@ -17,9 +17,10 @@ from metriscope.vq.capture import storage
 from metriscope.vq.capture.capture import capture
 from metriscope.vq.capture.patterns import Layer, Patterns, check_same_points
 from metriscope.vq.capture.storage import Shards
+from metriscope.vq.measures import vq_kernel
 from vq.capture.networks import NETWORKS, drawn, points
 
-patient = settings(deadline=None, max_examples=60)
+patient = settings(max_examples=60)
 BITS = np.ones((3, 2), bool)
 
 
@@ -321,8 +322,15 @@ FIRST = "shard-00000.safetensors"
 
 
 def edit_index(path, **changes):
+    """Change the index as somebody would who knows the format: its SHA-256 fits again."""
     file = path / storage.INDEX
-    file.write_text(json.dumps({**json.loads(file.read_text()), **changes}))
+    index = {**json.loads(file.read_text()), **changes}
+    file.write_bytes(storage.sealed({name: one for name, one in index.items() if name not in ("format", "sha256")}))
+
+
+def edit_layer(path, **changes):
+    layers = json.loads((path / storage.INDEX).read_text())["layers"]
+    edit_index(path, layers=[{**layers[0], **changes}, *layers[1:]])
 
 
 def edit_shard(path, **changes):
@@ -348,14 +356,39 @@ def scramble_header(path):
         (lambda path: (path / storage.INDEX).unlink(), "index.json: missing"),
         (lambda path: (path / storage.INDEX).write_text("{"), "index.json: not JSON"),
         (lambda path: (path / storage.INDEX).write_text("[]"), "index.json: not an index of patterns"),
-        (lambda path: edit_index(path, format="another"), "index.json: not an index of patterns"),
+        (
+            lambda path: (path / storage.INDEX).write_text('{"format": "another"}'),
+            "index.json: not an index of patterns",
+        ),
+        (
+            lambda path: (path / storage.INDEX).write_text(
+                (path / storage.INDEX).read_text().replace('"points": 12', '"points": 13')
+            ),
+            "index.json: edited: its content does not match its SHA-256",
+        ),
+        *(
+            (lambda path, change=change: edit_layer(path, **change), "index.json: a layer or a shard is not one .*")
+            for change in (
+                {"width": -8},
+                {"width": 10**400},
+                {"width": True},
+                {"bits_per_unit": 0},
+                {"bits_per_unit": -1},
+                {"shape": [-1]},
+                {"shape": ["x"]},
+                {"shape": [2**70]},
+                {"shape": [1]},
+            )
+        ),
+        (lambda path: edit_shard(path, file="../saved/" + FIRST), "index.json: a layer or a shard is not one .*"),
+        (lambda path: edit_shard(path, file="\0"), "index.json: a layer or a shard is not one .*"),
         (lambda path: edit_index(path, layers=[{"name": "act"}]), "index.json: fields are missing"),
         (lambda path: edit_index(path, shards=[]), "index.json: fields are missing"),
         (lambda path: edit_index(path, points=5), "index.json lists 5 points, its shards hold 12"),
         (lambda path: edit_shard(path, points=1), f"{FIRST}: expected 1 points of 70 bytes"),
         (lambda path: (path / FIRST).unlink(), f"{FIRST}: missing"),
         (lambda path: (path / FIRST).write_bytes(b"short"), f"{FIRST}: it has 5 bytes, [0-9]+ were written"),
-        (scramble_header, f"{FIRST}: not JSON"),
+        (scramble_header, f"{FIRST}: not safetensors"),
         (flip_last_byte, f"{FIRST}: its content is not what was written"),
     ],
 )
@@ -365,3 +398,71 @@ def test_what_is_damaged_or_missing_is_said_in_one_sentence(p, tmp_path, damage,
     damage(path)
     with pytest.raises(StoreError, match=f"^cannot load the patterns from .*saved: {message}$"):
         Patterns.load(path, verify=True)
+
+
+ENTRY = {"dtype": "U8", "shape": [12, 70], "data_offsets": [0, 840]}
+HEADERS = [
+    [], 3, None, "words", {"packed": 3}, {"packed": []}, {"packed": {**ENTRY, "shape": 3}},
+    {"packed": {**ENTRY, "shape": [2**63, 2**63]}}, {"packed": {**ENTRY, "shape": [-1, 70]}},
+    {"packed": {**ENTRY, "data_offsets": []}}, {"packed": {**ENTRY, "data_offsets": [-8, 832]}},
+    {"packed": {**ENTRY, "data_offsets": [0, 10**30]}}, {"packed": {**ENTRY, "dtype": "F8"}},
+    {"packed": {**ENTRY, "dtype": None}}, {"packed": ENTRY, "ids": ENTRY}, {"__metadata__": 3},
+]  # fmt: skip
+
+
+def with_header(path, header):
+    """Give a shard another header of the same length, as far as it fits."""
+    data = (path / FIRST).read_bytes()
+    length = int.from_bytes(data[:8], "little")
+    text = json.dumps(header).encode()
+    (path / FIRST).write_bytes(data[:8] + text.ljust(length)[:length] + data[8 + length :])
+
+
+@pytest.mark.parametrize("header", HEADERS, ids=repr)
+def test_a_hostile_header_is_one_sentence(p, tmp_path, header):
+    p.save(tmp_path / "saved")
+    with_header(tmp_path / "saved", header)
+    with pytest.raises(StoreError, match=rf"^cannot load the patterns from .*saved: {FIRST}: "):
+        Patterns.load(tmp_path / "saved")
+
+
+@settings(deadline=None, max_examples=150)
+@given(data=st.data())
+def test_whatever_a_header_holds_is_one_sentence_or_the_patterns_that_were_saved(p, tmp_path_factory, data):
+    path = tmp_path_factory.mktemp("fuzzed") / "saved"
+    p.save(path)
+    content = bytearray((path / FIRST).read_bytes())
+    end = 8 + int.from_bytes(content[:8], "little")
+    for place in data.draw(st.lists(st.integers(0, end - 1), min_size=1, max_size=4)):
+        content[place] = data.draw(st.integers(0, 255))
+    (path / FIRST).write_bytes(content)
+    try:
+        found = Patterns.load(path).packed
+    except (StoreError, ValueError):
+        return
+    assert found.shape == p.packed.shape
+
+
+def test_an_index_without_a_hash_of_its_own_is_still_read(p, tmp_path):
+    p.save(tmp_path / "saved")
+    file = tmp_path / "saved" / storage.INDEX
+    index = json.loads(file.read_text())
+    del index["sha256"]
+    file.write_text(json.dumps({**index, "format": "metriscope patterns 1"}))
+    assert Patterns.load(tmp_path / "saved", verify=True).equals(p)
+
+
+def test_bits_outside_of_the_layers_change_no_distance(tmp_path):
+    p = Patterns((Layer("act", 3, "relu"), Layer("pool", 8, "relu")), np.array([[0b10111111, 1], [0, 2]], np.uint8))
+    sentence = "layer 'act' has 3 bits per point, but bits beyond them are set"
+    with pytest.raises(ValueError, match=sentence):
+        vq_kernel(p)
+    with pytest.raises(ValueError, match=sentence):
+        p.signs()
+    assert vq_kernel(p.layer("pool")).tolist() == [[0, 2], [2, 0]]
+    assert vq_kernel(p[1:]).tolist() == [[0]]
+    p.save(tmp_path / "saved", shard_bytes=1)
+    with pytest.raises(ValueError, match=sentence):
+        Patterns.load(tmp_path / "saved", verify=True)
+    with pytest.raises(ValueError, match=sentence):
+        vq_kernel(Patterns.load(tmp_path / "saved"))

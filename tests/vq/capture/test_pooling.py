@@ -7,7 +7,7 @@ from itertools import product
 import numpy as np
 import pytest
 import torch
-from hypothesis import assume, given, settings
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from torch import nn
 from torch.nn import functional as F
@@ -52,7 +52,6 @@ def pools(draw):
 
 
 @given(case=pools())
-@settings(deadline=None)
 def test_of_equal_elements_the_first_wins(case):
     x, geometry, ceil_mode = case
     module = (nn.MaxPool1d, nn.MaxPool2d)[x.ndim - 3](*geometry, ceil_mode=ceil_mode)

@@ -288,5 +288,5 @@ def test_a_capture_gives_rows_that_may_be_written():
 def test_the_size_of_the_batches_does_not_matter(name):
     kind, shape = NETWORKS[name]
     network, x = drawn(kind()), points(12, *shape)
-    # Matrix products round differently in other company; no pre-activation here is that close to zero.
+    # Matrix products round differently in another batch; no pre-activation here is that close to zero.
     assert capture(network, x, batch_size=5).equals(capture(network, x, batch_size=100))

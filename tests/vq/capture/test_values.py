@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pytest
 import torch
@@ -11,6 +13,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from metriscope.vq import Patterns, capture
 from metriscope.vq.capture import packing
+from metriscope.vq.capture.storage import sealed
 from vq.capture.networks import NETWORKS, Text, drawn, points
 
 MODEL = drawn(nn.Sequential(nn.Conv2d(2, 3, 3), nn.ReLU(inplace=True), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(12, 5)))
@@ -85,11 +88,11 @@ def test_values_are_saved_beside_the_bits_and_mapped_again(tmp_path):
 def test_a_shard_that_lacks_values_is_damaged(tmp_path):
     p = capture(MODEL, X)
     p.save(tmp_path / "p")
-    index = tmp_path / "p" / "index.json"
-    index.write_text(
-        index.read_text().replace('"values":false', '"values":true').replace('"values": false', '"values": true')
-    )
-    with pytest.raises(Exception, match="not a shard of patterns"):
+    path = tmp_path / "p" / "index.json"
+    index = json.loads(path.read_text())
+    del index["format"], index["sha256"]
+    path.write_bytes(sealed(index | {"values": True}))
+    with pytest.raises(Exception, match="does not hold the arrays of a shard"):
         Patterns.load(tmp_path / "p")
 
 

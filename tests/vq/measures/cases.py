@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from vq.units.cases import patterns
 
 # The first call of a compiled loop or of a thread pool may take longer than any later one.
-patient = settings(deadline=None, max_examples=25)
+patient = settings(max_examples=25)
 WIDTHS = ((13,), (8, 16), (5, 21, 1, 9), (130, 70))
 
 

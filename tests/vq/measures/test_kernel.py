@@ -34,7 +34,7 @@ def test_distances_are_a_quarter_of_squared_distances_of_signs(widths):
 def test_a_symmetric_kernel_is_the_same_in_tiles_of_any_size(monkeypatch, worth, widths):
     monkeypatch.setattr(kernel, "_WORTH_MIRRORING", worth)
     monkeypatch.setattr(kernel, "_TILE", 24)
-    monkeypatch.setattr(kernel, "_ROWS", 7)
+    monkeypatch.setattr(kernel, "_FEWEST", 7)
     p = clouds(61, widths)
     np.testing.assert_array_equal(vq_kernel(p), hamming(p.signs(), p.signs()))
 

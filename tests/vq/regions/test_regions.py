@@ -103,7 +103,7 @@ def test_maps_are_the_networks_own_jacobians(name):
 
 
 @given(count=st.integers(1, 14), seed=st.integers(0, 10_000))
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 def test_lines_make_one_region_more_than_there_are_lines_and_crossings(count, seed):
     model = mlp(2, count, 1, seed=seed)
     weight, bias = model[0].weight.detach().numpy(), model[0].bias.detach().numpy()
@@ -158,7 +158,7 @@ def test_a_line_of_inputs_breaks_where_a_dense_sample_changes_its_pattern():
 
 
 @given(seed=st.integers(0, 1000), inputs=st.integers(2, 6))
-@settings(max_examples=15, deadline=None)
+@settings(max_examples=15)
 def test_a_slice_is_the_network_behind_the_affine_map_that_makes_the_slice(seed, inputs):
     model, (origin, u, v) = mlp(inputs, 8, 8, 2, seed=seed), plane(max(inputs, 3), seed)
     origin, u, v = origin[:inputs], u[:inputs], v[:inputs]
@@ -244,7 +244,7 @@ def test_the_corners_of_many_regions_have_a_region_all_the_same():
     assert ((found >= 0) & (found < len(partition))).all()
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=40)
 @given(seed=st.integers(0, 2**32), low=st.floats(-9, 8), width=st.floats(0.1, 9))
 def test_every_vertex_lies_within_the_bounds_and_in_a_region(seed, low, width):
     model = mlp(2, 9, 7, 2, seed=seed)

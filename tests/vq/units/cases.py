@@ -16,7 +16,7 @@ from metriscope.rng import stream
 from metriscope.vq.capture.patterns import Layer, Patterns
 
 # The first call of a kernel or of a thread pool may take longer than any later one.
-patient = settings(deadline=None, max_examples=50)
+patient = settings(max_examples=50)
 
 
 def patterns(bits, widths=None, **layer):

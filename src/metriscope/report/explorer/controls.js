@@ -75,9 +75,9 @@ function showChoices(form, records, current) {
 /* Panels */
 
 const PANELS = [
-  { key: "vq", name: "VQ distance", what: "units whose sign differs", counts: true, shades: false },
-  { key: "graph", name: "Region-graph distance", what: "borders on a shortest way", counts: true, shades: true },
-  { key: "euclid", name: "Euclidean distance", what: "the straight line", counts: false, shades: false },
+  { key: "vq", name: "VQ distance", tab: "VQ", what: "units whose sign differs", counts: true, shades: false },
+  { key: "graph", name: "Region-graph distance", tab: "Regions", what: "borders on a shortest way", counts: true, shades: true },
+  { key: "euclid", name: "Euclidean distance", tab: "Euclid", what: "the straight line", counts: false, shades: false },
 ];
 
 function buildBar(palette) {
@@ -99,12 +99,13 @@ function buildPanel(kind, palette, first) {
   }
   const caption = make("figcaption", {},
     make("span", { className: "name" }, kind.name), value, make("span", { className: "what" }, kind.what));
-  const field = make("div", { className: "field" }, heat, lines, marks);
+  const grip = make("i", { className: "grip", ariaHidden: "true" });
+  const field = make("div", { className: "field" }, heat, lines, marks, grip);
   const element = make("figure", { className: "panel", id: `panel-${kind.key}` },
     caption, make("div", { className: "plot" }, field, bar.element));
   // The raster is written and read pixel by pixel; the browser keeps it where that is cheap.
   const context = heat.getContext("2d", { willReadFrequently: true, alpha: false });
-  return { ...kind, element, field, value, bar, heat: context, lines: lines.getContext("2d"), marks: marks.getContext("2d") };
+  return { ...kind, element, field, grip, value, bar, heat: context, lines: lines.getContext("2d"), marks: marks.getContext("2d") };
 }
 
 function showScale({ bar, counts }, most) {
@@ -120,6 +121,19 @@ function showScale({ bar, counts }, most) {
 function showValue({ bar, value }, found, most, text) {
   value.textContent = text;
   bar.needle.style.bottom = most > 0 ? `${(100 * found) / most}%` : "0";
+}
+
+/* On a phone one panel is shown at a time. */
+
+function buildTabs(box, shown, kinds) {
+  const buttons = kinds.map((kind) => make("button", { type: "button" }, kind.tab));
+  const choose = (chosen) => {
+    shown.dataset.shown = kinds[chosen].key;
+    buttons.forEach((button, i) => button.setAttribute("aria-pressed", String(i === chosen)));
+  };
+  buttons.forEach((button, i) => button.addEventListener("click", () => choose(i)));
+  box.append(...buttons);
+  choose(0);
 }
 
 /* Layers */

@@ -44,7 +44,7 @@ def explorer_of(subject: Subject, announce: Callable[[str], None] = lambda line:
     text = f"VQ, region-graph and Euclidean distance on the plane through the points {ids}: "
     text += f"{len(partition):,} linear regions"
     narrow = f", within {size:.2g} of the view that holds all three" if size < 1 else ""
-    html = explorer_page([scene], f"{subject.name}: how far is it, for this network?")
+    html = explorer_page([scene], f"{subject.name}: how far is it, for this network?", "inspect.html")
     return Companion("explore.html", "Explore distances on a plane through three points", f"{text}{narrow}.", html)
 
 

@@ -65,9 +65,12 @@ function weigh(weights) {
   request();
 }
 
+/** The side of a square on the page; those that a phone does not show have none. */
+const wide = () => Math.max(1, ...panels.map((panel) => panel.field.clientWidth));
+
 /** Take sizes and colors from the page, then draw all that does not move. */
 function fit() {
-  const fine = Math.max(1, Math.round(panels[0].field.clientWidth * unit())), side = Math.min(CAP, fine);
+  const fine = Math.max(1, Math.round(wide() * unit())), side = Math.min(CAP, fine);
   for (const panel of panels) resizePanel(panel, side, fine);
   raster = rasterise(state.scene, side);
   const style = getComputedStyle(document.documentElement), ink = (name) => style.getPropertyValue(name).trim();
@@ -82,7 +85,7 @@ function fit() {
 
 function redrawLines() {
   const shown = { borders: find("borders").checked, points: find("points").checked };
-  for (const panel of panels) drawLines(panel, state.scene, shown, panel.fine / Math.max(1, panel.field.clientWidth));
+  for (const panel of panels) drawLines(panel, state.scene, shown, panel.fine / wide());
 }
 
 /* One frame */
@@ -130,8 +133,12 @@ function scales() {
 function drawWay() {
   const { scene, anchor, point, anchorRegion } = state;
   const way = shortestWay(scene, work.graph, anchorRegion, anchor, point);
-  const scale = panels[0].fine / Math.max(1, panels[0].field.clientWidth);
-  for (const panel of panels) drawMarks(panel, scene, state, way, scale);
+  const scale = panels[0].fine / wide(), { x0, y0, width, height } = scene;
+  for (const panel of panels) {
+    drawMarks(panel, scene, state, way, scale);
+    panel.grip.style.left = `${(100 * (point.x - x0)) / width}%`;
+    panel.grip.style.top = `${100 * (1 - (point.y - y0) / height)}%`;
+  }
   state.way = way;
   return { vq: work.vq[anchorRegion], graph: work.graph[anchorRegion], euclid: Math.hypot(anchor.x - point.x, anchor.y - point.y) };
 }
@@ -172,24 +179,102 @@ function pin(point) {
   request();
 }
 
-function fromEvent(event) {
-  const box = event.currentTarget.getBoundingClientRect();
+function fromEvent(event, canvas = event.currentTarget) {
+  const box = canvas.getBoundingClientRect();
   return place((event.clientX - box.left) / box.width, 1 - (event.clientY - box.top) / box.height);
 }
 
 function listenToPointer(canvas) {
   let press = null;
-  canvas.addEventListener("pointermove", (event) => move(fromEvent(event)));
+  const touched = (event) => event.pointerType === "touch";
+  canvas.addEventListener("pointermove", (event) => { if (!touched(event)) move(fromEvent(event)); });
   canvas.addEventListener("pointerdown", (event) => {
     press = { x: event.clientX, y: event.clientY };
+    if (touched(event)) return;
     canvas.setPointerCapture(event.pointerId);
     move(fromEvent(event));
   });
   canvas.addEventListener("pointerup", (event) => {
-    if (press && event.button === 0 && Math.hypot(event.clientX - press.x, event.clientY - press.y) <= STILL) pin(fromEvent(event));
+    const quiet = press && event.button === 0 && Math.hypot(event.clientX - press.x, event.clientY - press.y) <= STILL;
+    if (quiet) (touched(event) ? move : pin)(fromEvent(event));
     press = null;
+    remember();
   });
   canvas.addEventListener("pointercancel", () => { press = null; });
+}
+
+/** A finger drags the ring by what lies over it, and scrolls the page by anything else. */
+function listenToGrip({ grip, marks }) {
+  let held = false;
+  grip.addEventListener("pointerdown", (event) => { held = true; grip.setPointerCapture(event.pointerId); });
+  grip.addEventListener("pointermove", (event) => { if (held) move(fromEvent(event, marks.canvas)); });
+  for (const name of ["pointerup", "pointercancel"]) grip.addEventListener(name, () => { held = false; remember(); });
+}
+
+/* The address of the page keeps the network, the ring and the cross. */
+
+function remember() {
+  clearTimeout(state.writing);
+  state.writing = setTimeout(() => {
+    if (location.hash === "#fps") return;
+    const pair = ({ x, y }) => `${x.toFixed(3)},${y.toFixed(3)}`;
+    const kept = new URLSearchParams({ ...data.scenes[state.index].choices, ring: pair(state.point), cross: pair(state.anchor) });
+    history.replaceState(null, "", `#${kept}`);
+  }, 300);
+}
+
+function recall() {
+  const kept = Object.fromEntries(new URLSearchParams(location.hash.slice(1)));
+  const pair = (text) => { const [x, y] = (text ?? "").split(",").map(Number); return Number.isFinite(x) && Number.isFinite(y) ? { x, y } : null; };
+  if (Object.keys(data.scenes[0].choices).some((key) => key in kept)) select(kept);
+  const ring = pair(kept.ring), cross = pair(kept.cross);
+  if (cross) pin(cross);
+  if (ring) move(ring);
+  request();
+}
+
+/* Presets: of a sample of pairs of regions, the one that shows a point best. */
+
+const deep = ({ layers }) => layers.length > 1;
+const PRESETS = [
+  { name: "fewer units than borders: a deep network", fits: deep, worth: (vq, graph) => graph - vq },
+  { name: "units and borders agree: one hidden layer", fits: (record) => !deep(record), worth: (vq, graph) => graph },
+  { name: "far apart, near for the network", fits: deep, worth: (vq, graph, euclid) => euclid / (1 + vq) },
+];
+
+function center(scene, region) {
+  const { vertices, corners, starts } = scene, count = starts[region + 1] - starts[region], sum = { x: 0, y: 0 };
+  for (let i = starts[region]; i < starts[region + 1]; i++) { sum.x += vertices[2 * corners[i]]; sum.y += vertices[2 * corners[i] + 1]; }
+  return { x: sum.x / count, y: sum.y / count };
+}
+
+function present({ fits, worth }) {
+  const last = data.scenes.map((record, i) => [record, i]).filter(([record]) => fits(record)).at(-1)[1];
+  const current = data.scenes[state.index];
+  show(fits(current) ? state.index : last);
+  weigh(state.scene.layers.map(() => 1));
+  const { scene } = state, step = Math.max(1, Math.floor(scene.count / 60));
+  const found = { best: -Infinity, from: 0, to: 0 }, vq = new Float64Array(scene.count), graph = new Int32Array(scene.count);
+  for (let from = 0; from < scene.count; from += step) {
+    const here = center(scene, from);
+    vqFrom(scene, from, state.weights, vq);
+    graphFrom(scene, from, graph);
+    for (let to = 0; to < scene.count; to++) {
+      const there = center(scene, to), value = worth(vq[to], graph[to], Math.hypot(here.x - there.x, here.y - there.y));
+      if (to !== from && value > found.best) Object.assign(found, { best: value, from, to });
+    }
+  }
+  pin(center(scene, found.from));
+  move(center(scene, found.to));
+  remember();
+}
+
+function buildPresets(box) {
+  for (const preset of PRESETS.filter(({ fits }) => data.scenes.some(fits))) {
+    const button = make("button", { type: "button" }, preset.name);
+    button.addEventListener("click", () => present(preset));
+    box.append(button);
+  }
 }
 
 const ARROWS = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, 1], ArrowDown: [0, -1] };
@@ -201,13 +286,14 @@ function listenToKeys(canvas) {
     else if (event.key === "Enter" || event.key === " ") pin(point);
     else return;
     event.preventDefault();
+    remember();
   });
 }
 
 function select(choices) {
   const current = state.scene ? state.scene.choices : {};
   const index = nearestScene(data.scenes, choices, current);
-  if (index !== state.index) show(index);
+  if (index !== state.index) { show(index); remember(); }
   else showChoices(find("choices"), data.scenes, current);
   return { ...data.scenes[index].choices };
 }
@@ -240,13 +326,17 @@ const atOnce = (change) => (...given) => { const answer = change(...given); fram
 function start() {
   find("panels").append(...panels.map((panel) => panel.element));
   buildChoices(find("choices"), data.scenes, select);
-  for (const { marks } of panels) { listenToPointer(marks.canvas); listenToKeys(marks.canvas); }
+  for (const panel of panels) { listenToPointer(panel.marks.canvas); listenToKeys(panel.marks.canvas); listenToGrip(panel); }
+  buildTabs(find("tabs"), find("panels"), PANELS);
+  buildPresets(find("presets"));
+  find("pin").addEventListener("click", () => { pin(state.point); remember(); });
   for (const id of ["borders", "points"]) find(id).addEventListener("change", redrawLines);
   find("together").addEventListener("change", () => { state.stale = true; request(); });
   find("reset").addEventListener("click", () => weigh(state.weights.map(() => 1)));
   window.matchMedia("(prefers-color-scheme: dark)").addEventListener("change", fit);
-  window.addEventListener("hashchange", request);
+  window.addEventListener("hashchange", recall);
   show(0);
+  recall();
   new ResizeObserver(fit).observe(find("panels"));
   window.metriscope = {
     select: atOnce(select),

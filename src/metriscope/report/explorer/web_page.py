@@ -78,14 +78,17 @@ def _record(scene: Scene, keys: Sequence[str]) -> Mapping[str, Any]:
 _PARTS = ("geometry.js", "drawing.js", "controls.js", "page.js")
 
 
-def explorer_page(scenes: Sequence[Scene], title: str = "How far is it, for a network?") -> str:
-    """Return an HTML document that shows ``scenes``; the same scenes give the same bytes."""
+def explorer_page(scenes: Sequence[Scene], title: str = "How far is it, for a network?", back: str = "") -> str:
+    """Return an HTML document that shows ``scenes``; the same scenes give the same bytes.
+
+    ``back``: the page beside it to which it links, if any.
+    """
     check_together(scenes)
     from markupsafe import Markup
 
     # Not to be escaped again: style and script are our own, and ``payload`` leaves no tag in the data.
     parts = {"css": Markup(style()), "script": Markup(script()), "data": Markup(payload(scenes))}
-    return _template().render(title=title, fingerprint=fingerprint(script()), **parts)
+    return _template().render(title=title, back=back, fingerprint=fingerprint(script()), **parts)
 
 
 @cache

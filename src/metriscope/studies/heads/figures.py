@@ -10,7 +10,7 @@ import pandas as pd
 from metriscope.functional import Ranking
 from metriscope.report import Figure, to_svg
 from metriscope.report.plots import panels
-from metriscope.report.style import CYCLE, figure
+from metriscope.report.style import CYCLE, figure, legend
 from metriscope.studies.heads.measure import means, standing
 from metriscope.studies.heads.plan import CONTESTS, HEADINGS
 from metriscope.studies.tidy_tables import matching
@@ -39,7 +39,7 @@ def rank_figure(name: str, heading: str, ranking: Ranking, titles: Sequence[str]
     ``score``: what is ranked by; ``group``: how the caption begins, on what and over how many data sets.
     """
     order = ranking.ranks.argsort()[::-1]
-    drawing, axes = figure(7.5, 0.9 + 0.3 * len(titles))
+    drawing, axes = figure(5.4, 0.8 + 0.22 * len(titles))
     ax, best = axes[0, 0], float(ranking.ranks.min())
     ax.axvspan(best, best + ranking.critical_difference, color=CYCLE[0], alpha=0.12, linewidth=0)
     ax.plot(ranking.ranks[order], np.arange(len(titles)), "o", color=CYCLE[0])
@@ -59,7 +59,9 @@ def ranks(table: pd.DataFrame, contest: str) -> Figure | None:
         return None
     ranking, names = found
     count = len(means(table[table["counted"]], contest, "accuracy"))
-    heading = f"{CONTESTS[contest].title}: ranks over data sets"
+    tied = int((ranking.ranks <= ranking.ranks.min() + ranking.critical_difference).sum())
+    best = named(names[int(ranking.ranks.argmin())])
+    heading = f"{CONTESTS[contest].title}: {tied} of {len(names)} are not told apart from the best, {best}"
     group = f"Average over {count} data sets. Entries"
     return rank_figure(
         f"contest-{contest}-ranks", heading, ranking, [named(name) for name in names], "test accuracy", group
@@ -98,7 +100,7 @@ def few_points(table: pd.DataFrame) -> Figure | None:
             ax.plot(part.index, part, "o-", color=color, label=named(entry), linewidth=1.2, markersize=3)
         ax.set(title=data, xlabel="training points per class", ylabel="test accuracy, %", xscale="log")
         ax.set_xticks(sorted(set(rows["per_class"])), [str(n) for n in sorted(set(rows["per_class"]))])
-    axes[0].legend(fontsize=7)
+    legend(axes[0])
     caption = "Mean over five starts, each with training points of its own."
     return Figure("contest-few", "Heads with few training points", to_svg(drawing, "contest-few"), caption)
 
@@ -119,10 +121,14 @@ def reliability_diagram(bins: pd.DataFrame) -> Figure | None:
             x, y = (sums[name] / sums["count"] for name in ("confidence", "right"))
             ax.plot(x, y, "o-", color=color, label=named(entry), linewidth=1.2, markersize=3)
         ax.set(title=title, xlabel="confidence", ylabel="share classified correctly")
-    axes.flat[0].legend(fontsize=7)
+    legend(axes.flat[0], "upper left")
     caption = (
         f"Test points of {rows['data'].nunique()} data sets and all starts in bins of confidence, of at least {LEAST} "
         "points. On the gray line confidence equals accuracy; below it a classifier is too sure."
     )
-    name = "contest-reliability"
-    return Figure(name, "How far confidence can be trusted", to_svg(drawing, name), caption)
+    name, off = "contest-reliability", {}
+    for scaled, part in rows[rows["entry"].isin(SHOWN)].groupby("scaled"):
+        sums = part.groupby(["entry", "bin"])[["count", "confidence", "right"]].sum()
+        off[scaled] = float((sums["confidence"] - sums["right"]).abs().sum() / sums["count"].sum())
+    heading = f"Confidence is off by {off[False]:.3f} as trained, by {off[True]:.3f} after temperature scaling"
+    return Figure(name, heading, to_svg(drawing, name), caption)

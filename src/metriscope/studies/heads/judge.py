@@ -1,8 +1,8 @@
 """The claims as criteria on the tables ``offsets`` and ``contests``, fixed before the numbers are seen.
 
-In ``contests`` the unit is the data set: the mean over starts of one classifier less that of another. In ``offsets``
-it is the start: networks of one start begin with the same first layer, and their values are averaged. Distances are
-compared in the networks whose smallest distance wins, which are those of the paper's table 4.
+In ``contests`` the unit is the data set: the mean over starts of one classifier minus that of another. In ``offsets``
+the unit is the start: networks of one start begin with the same first layer, and their values are averaged. Distances
+are compared in the networks whose smallest distance wins, which are those of the paper's table 4.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from metriscope.report import Evidence, mean_text, number
 from metriscope.studies.evidence import Above, Within
 from metriscope.studies.heads.measure import means, standing
 from metriscope.studies.heads.plan import CONTESTS, HEADINGS
-from metriscope.studies.judging import Criterion, Statement, Values, finding
 from metriscope.studies.tidy_tables import matching
+from metriscope.studies.verdicts import Criterion, Statement, Values, finding
 
 if TYPE_CHECKING:
-    from metriscope.studies.judging import Tables
+    from metriscope.studies.verdicts import Tables
 
 __all__ = ["STATEMENTS"]
 
@@ -113,7 +113,7 @@ def _evidence(tables: Tables) -> tuple[Evidence, ...]:
 
 
 def _contest_notes(contest: str) -> Callable[[Tables], str]:
-    """Return a function that says how the entries of a contest rank over data sets."""
+    """Return a function that returns the average ranks of a contest's entries over data sets, as sentences."""
 
     def notes(tables: Tables) -> str:
         found = standing(tables["contests"], contest, "accuracy")

@@ -22,9 +22,9 @@ BINS = ("contest", "data", "per_class", "entry", "scaled", "bin", "count", "conf
 def measure_contests(plan: HeadContests, computed: bool, driver: Driver) -> dict[str, pd.DataFrame]:
     """Return the tables of contests that are computed here, or of their records.
 
-    ``contests``: the scores, one row per data set, entry and start; ``counted`` is false for a second contest on the
-    same data, which is no further evidence. ``reliability``: sums over the test points in a bin of confidence, one row
-    per data set, entry and bin.
+    ``contests``: the scores, one row per data set, entry and start; ``counted`` is False for a second contest on the
+    same data, which is not independent evidence. ``reliability``: sums over the test points in a bin of confidence, one
+    row per data set, entry and bin.
     """
     jobs = plan.jobs()
     found = driver.perform(jobs, once(contested), "heads: contests") if computed else driver.recorded(jobs)
@@ -49,7 +49,7 @@ def means(table: pd.DataFrame, contest: str, column: str, per_class: int = 0) ->
 
 
 def standing(table: pd.DataFrame, contest: str, column: str, smaller: bool = False) -> tuple[Ranking, list[str]] | None:
-    """Return the ranks of a contest's entries over data sets; entries or sets with missing values are left out.
+    """Return the ranks of a contest's entries over data sets; entries and data sets with missing values are left out.
 
     ``smaller``: whether a smaller value is better. None without two data sets and two entries.
     """

@@ -1,4 +1,4 @@
-"""OffsetL2 whose centers mu and weights alpha are trained or not: what that changes, and what its distances go with.
+"""OffsetL2 with centers mu and weights alpha trained or frozen: what changes, and what distances correlate with.
 
 Axes: N images, D pixels, P principal components, K hidden units, C classes. Measured in float64.
 """
@@ -38,7 +38,7 @@ __all__ = [
 
 @lru_cache(maxsize=1)
 def points(shared: RepresentationTraining) -> tuple[data.Labeled, data.Labeled]:
-    """Return training and test images; kept, as many networks see the same."""
+    """Return training and test images; cached, because many networks use the same."""
     return images(shared)
 
 
@@ -51,7 +51,7 @@ def _packed(shared: RepresentationTraining) -> tuple[PackedExamples, PackedExamp
 def targets(
     hidden: Float[Tensor, "n k"], labels: Int[Tensor, " n"], classes: int, negated: bool
 ) -> Float[Tensor, "c k"]:
-    """Return where each center belongs: the mean of its class, or of all others where the largest distance wins."""
+    """Return the target of each center: the mean of its class, or of all others where the largest distance wins."""
     own = [labels == c if negated else labels != c for c in range(classes)]
     return torch.stack([hidden[rows].mean(0) for rows in own])
 
@@ -107,7 +107,7 @@ def _where(job: OffsetTraining) -> dict[str, Any]:
 
 
 def read(spec: OffsetReading, run: Run) -> Result:
-    """Return one row per start: accuracies, the way of the centers, and what alpha and the distances go with."""
+    """Return one row per start: accuracies, the path of the centers, and correlations of alpha and the distances."""
     job, tensors = spec.training, run.tensors()
     shared = replace(job.base, model="", number=0)
     train, test = (tuple(map(torch.from_numpy, (part.x, part.y))) for part in points(shared))
@@ -128,7 +128,7 @@ def read(spec: OffsetReading, run: Run) -> Result:
 
 @lru_cache(maxsize=1)
 def _spaces(shared: RepresentationTraining, components: tuple[int, ...]) -> dict[int, PrincipalSpace]:
-    """Return the spaces of the leading principal components; kept, as many networks see the same images."""
+    """Return the spaces of the leading principal components; cached, because many networks use the same images."""
     train, _ = points(shared)
     x, y = torch.from_numpy(train.x).double(), torch.from_numpy(train.y)
     _, axes = principal_axes(torch.cov(x.mT))
@@ -138,7 +138,7 @@ def _spaces(shared: RepresentationTraining, components: tuple[int, ...]) -> dict
 def covered(
     before: Float[Tensor, "c k"], after: Float[Tensor, "c k"], target: Float[Tensor, "c k"]
 ) -> Float[Tensor, " c"]:
-    """Return which share of the distance to its target each center has covered; negative if it moved away.
+    """Return the share of the distance to its target that each center has covered; negative if it moved away.
 
     >>> covered(torch.zeros(1, 2), torch.tensor([[3.0, 0.0]]), torch.tensor([[4.0, 0.0]]))
     tensor([0.7500])
@@ -156,7 +156,7 @@ def _way(seen: Hidden, before: Float[Tensor, "c k"], negated: bool) -> dict[str,
 
 
 def _weighing(seen: Hidden) -> dict[str, float]:
-    """Return the rank correlation of alpha with 1 / sd within the class, mean over classes; NaN if alpha is constant.
+    """Return the mean over classes of the rank correlation of alpha with 1 / sd of the class; NaN if alpha is constant.
 
     Units without deviation within a class are left out.
     """
@@ -216,7 +216,7 @@ class PrincipalSpace:
         return (x.double() - self.mean) @ self.axes.mT
 
     def read(self, seen: Hidden, new: Hidden, x: Float[Tensor, "n d"]) -> dict[str, float]:
-        """Return what the distances of a network to its centers go with over new images, mean over classes.
+        """Return what a network's distances to its centers correlate with over new images, averaged over classes.
 
         ``own``: the Mahalanobis distance of the class; ``other``: those of the other classes; ``euclid``: the Euclidean
         distance to the class mean; ``inside``: as ``own``, over images of the class only. ``metric``, ``metric euclid``
@@ -239,7 +239,7 @@ class PrincipalSpace:
         """Yield :func:`metric_cosine` for each class: of its own metric, of the identity, and of the others' metrics.
 
         While no unit changes sign, the squared distance to a center is a quadratic form of the image, with the matrix
-        ``Wᵀ diag(alpha²) W``; a unit of ReLU counts by how often it is on within the class.
+        ``Wᵀ diag(alpha²) W``; a ReLU unit is weighted by how often it is on within the class.
         """
         first, relu = seen.model[0], isinstance(seen.model[1], nn.ReLU)
         assert isinstance(first, nn.Linear)
@@ -274,7 +274,7 @@ def accuracies(table: pd.DataFrame) -> Figure:
         parts = {v: matching(table, network=network, variant=v)["test_accuracy"].to_numpy() for v in TITLES}
         strip(ax, {TITLES[v]: values for v, values in parts.items() if len(values)}, colors)
         ax.set(title=title(network), xlabel="test accuracy, %")
-    caption = "Each dot is a start; the large dot is the mean with its 95 % interval."
+    caption = "Each dot is a start; the large dot is the mean, the line its 95 % interval (of under five: their range)."
     return Figure("offset-accuracies", "What training μ and α changes", to_svg(drawing, "offset-accuracies"), caption)
 
 
@@ -318,7 +318,7 @@ def blocks(table: pd.DataFrame) -> tuple[Block, ...]:
 
 
 def _changes(table: pd.DataFrame) -> Table:
-    """Return accuracies, their difference to frozen centers, and the way of the centers."""
+    """Return accuracies, their difference from those with frozen centers, and the path of the centers."""
     rows = []
     for (network, variant), part in table.groupby(["network", "variant"], sort=False):
         frozen = matching(table, network=network, variant="frozen").set_index("seed")["test_accuracy"]
@@ -338,7 +338,7 @@ def _changes(table: pd.DataFrame) -> Table:
 
 
 def _followed(table: pd.DataFrame) -> Table:
-    """Return what distances and weights go with, in the networks whose smallest distance wins."""
+    """Return what distances and weights correlate with, in the networks whose smallest distance wins."""
     ranks = {"own": "own class", "euclid": "Euclid", "other": "other classes", "inside": "own class, its images"}
     ranks |= {"own 20": "20 components", "own 100": "100 components"}
     metrics = {"metric": "learned", "metric euclid": "Euclid", "metric other": "of other classes"}

@@ -28,9 +28,9 @@ SHOWN_SCORES: Mapping[str, tuple[str, int, bool]] = {
     "ece": ("calibration error", 3, False),
     "scaled_log_loss": ("log-loss, scaled", 3, False),
     "scaled_ece": ("calibration error, scaled", 3, False),
-    "auroc": ("strangers, AUROC", 3, True),
-    "fpr95": ("strangers, FPR at 95 %", 3, False),
-    "sure_auroc": ("strangers by probability, AUROC", 3, True),
+    "auroc": ("OOD inputs, AUROC", 3, True),
+    "fpr95": ("OOD inputs, FPR at 95 %", 3, False),
+    "sure_auroc": ("OOD inputs by probability, AUROC", 3, True),
     "noisy_accuracy": ("accuracy with noise, %", 1, True),
 }
 # The same for what is measured of the hidden layer, where penalties act.
@@ -43,9 +43,10 @@ TEXTS: Mapping[str, str] = {
         "Ten heads on the same encoder, one hidden layer of {hidden} ReLU units. Each head gives one logit per class "
         "and is trained with cross-entropy by Adam for {epochs} epochs. Learning rates ({rates}) are tried on a "
         "validation part, a fifth of at most {most:,} training points, which also gives the temperature of scaled "
-        "probabilities. Strangers are told by the largest logit, which for a distance head is minus the distance to "
-        "the nearest prototype, or by the largest probability. They are points of another data set (digits against "
-        "clothes), of classes that were left out (letter-unseen), or the data set's own points with exchanged columns."
+        "probabilities. Out-of-distribution (OOD) inputs are detected by the largest logit, which for a distance head "
+        "is minus the distance to the nearest prototype, or by the largest probability. They are points of "
+        "another data set (digits against clothes), of classes that were left out (letter-unseen), or the data set's "
+        "own points with exchanged columns."
     ),
     "few": "The same with 5, 20 or 100 training points per class.",
     "sequences": "Linear and OffsetL2 behind a one-dimensional convolutional and a recurrent encoder (GRU).",

@@ -21,7 +21,7 @@ __all__ = [
 ]  # fmt: skip
 
 STUDY = "heads"
-# How many classes, the last ones, are strangers where a data set gives its own.
+# How many classes, counted from the last, are left out as out-of-distribution points of a data set of its own.
 UNSEEN = 6
 # Size of pooled spectrograms: frequencies and moments.
 SOUND = (24, 24)
@@ -35,10 +35,10 @@ LAYER_SCORES = ("axes", "directions")
 
 @dataclass(frozen=True)
 class Source:
-    """A data set in a contest: its name in the registry, what its features are, and where its strangers come from.
+    """A data set in a contest: its name in the registry, what its features are, and its out-of-distribution points.
 
-    ``strangers``: the name of another data set; ``"columns"`` for its own points with the features in another order;
-    ``"unseen"`` for classes that are left out of training.
+    ``strangers`` says where these come from: the name of another data set; ``"columns"`` for its own points with the
+    features in another order; ``"unseen"`` for classes that are left out of training.
     """
 
     data: str
@@ -66,10 +66,10 @@ SETS: Mapping[str, Source] = {
 class Contestant:
     """One classifier of a contest: an encoder, an activation, a head, and how they are trained.
 
-    ``share``: of the hidden units, those that take the absolute value; the others are ReLU. ``strengths``: the
-    strengths of the penalty that are tried; the one with the least validation loss is used, as with the learning rate.
-    ``started``: the head starts from features and labels of the training points (:func:`metriscope.nn.init_head_`).
-    ``rewritten``: after half of the epochs every Abs unit becomes two mirrored ReLU units, and training continues.
+    ``share`` is the share of Abs among the hidden units; the others are ReLU. ``strengths`` are the strengths of the
+    penalty that are tried; the one with the smallest validation loss is used, as with the learning rate. ``started``:
+    the head starts from features and labels of the training points (:func:`metriscope.nn.init_head_`). ``rewritten``:
+    after half of the epochs every Abs unit is replaced by two mirrored ReLU units, and training continues.
     """
 
     name: str
@@ -87,9 +87,9 @@ class Contestant:
 class HeadContest:
     """Classifiers on one data set: each is tuned on a validation part, then trained from several starts.
 
-    ``per_class``: how many training points each class has at most; 0 for all. ``sha256``: of the data set and of that
-    of its strangers. A fifth of the training points is for validation: learning rate, strength and temperature are
-    chosen there.
+    ``per_class`` is the largest number of training points per class; 0 for all. ``sha256`` are the digests of the data
+    set and of that of its out-of-distribution points. A fifth of the training points is for validation: learning rate,
+    strength and temperature are chosen there.
     """
 
     contest: str
@@ -103,10 +103,10 @@ class HeadContest:
     batch: int = 128
     sizes: tuple[int, int] = (3_300, 1_500)  # most training and test points
     noise: float = 0.5  # in standard deviations of the features
-    bins: int = 10  # of confidence, in a reliability diagram
-    varied: float = 1e-3  # principal axes count whose variance is at least this share of the largest
+    bins: int = 10  # bins of confidence, in a reliability diagram
+    varied: float = 1e-3  # principal axes are counted if their variance is at least this share of the largest
     seed: int = 0
-    version: int = 1  # raised when the same request would end in other numbers
+    version: int = 1  # increased when the same request would give other numbers
     study: str = STUDY
 
 
@@ -212,7 +212,7 @@ class HeadContests:
 
 
 def _digests(data: str) -> tuple[str, ...]:
-    """Return the digests of a data set and, if its strangers are another one, of that."""
+    """Return the digests of a data set and, if its out-of-distribution points are another data set, of that one."""
     from metriscope.data import digest, names
 
     return tuple(digest(name) for name in (SETS[data].data, SETS[data].strangers) if name in names())
@@ -223,9 +223,9 @@ NEGATED = tuple(name for name in DISTANCES if name.endswith("-neg"))
 
 @dataclass(frozen=True)
 class Variant:
-    """How the head is trained: factors on the learning rate of mu and alpha, and where mu begins.
+    """How the head is trained: factors of the learning rates of mu and alpha, and where mu starts.
 
-    With ``placed``, mu begins at its target: the mean hidden activation of its class, or of all other classes in a
+    With ``placed``, mu starts at its target: the mean hidden activation of its class, or of all other classes in a
     network whose largest distance wins.
     """
 
@@ -261,18 +261,18 @@ class OffsetTraining:
     base: RepresentationTraining
     variant: Variant
     numbers: tuple[int, ...]
-    version: int = 1  # raised when the same request would give other weights
+    version: int = 1  # increased when the same request would give other weights
     study: str = STUDY
 
     @property
     def negated(self) -> bool:
-        """Whether the smallest distance wins: a distance to the class, as in table 4 of the paper."""
+        """Whether the class with the smallest distance is predicted, as in table 4 of the paper."""
         return self.base.model in NEGATED
 
 
 @dataclass(frozen=True)
 class OffsetReading:
-    """Where the centers of one training ended, and what their distances go with.
+    """Where the centers of one training ended, and what their distances correlate with.
 
     Distances are compared, over test images, with the Mahalanobis distance of each class in the leading principal
     components of the training images, for each number of ``components``. The verdict uses ``judged`` of them: they
@@ -282,7 +282,7 @@ class OffsetReading:
     training: OffsetTraining
     judged: int
     components: tuple[int, ...]
-    method: int = 1  # raised when the same networks would be measured otherwise
+    method: int = 1  # increased when the same networks would be measured in another way
     study: str = STUDY
 
 
@@ -296,7 +296,7 @@ RUNS = (
 
 @dataclass(frozen=True)
 class Offsets:
-    """The experiment: every network and variant from every start; ``reading``: what measurements ask for."""
+    """The experiment: every network and variant from every start; ``reading`` says what is measured."""
 
     seeds: int = 5
     epochs: int = 1_000
@@ -372,7 +372,7 @@ def plan(options: HeadsOptions) -> HeadsPlan:
     """
     given = given_numbers(options, TIMES, {"seeds": 1, "epochs": 1})
 
-    # This reads no file, but imports numpy, which a bad request need not wait for.
+    # Imported here, because it imports numpy: invalid options should be rejected before that.
     from metriscope.data import digest
 
     offsets = Offsets(seed=options.seed, sha256=digest(Offsets.data), **given)

@@ -35,7 +35,7 @@ __all__ = ["WORK", "Scoring", "Split", "build_classifier", "contested", "layer_s
 
 @dataclass(frozen=True, eq=False)
 class Split:
-    """Standardized points and labels for training, validation and test, and points that belong to no class."""
+    """Standardized points and labels for training, validation and test, and points out of distribution."""
 
     train: tuple[Tensor, Tensor]
     validation: tuple[Tensor, Tensor]
@@ -101,20 +101,20 @@ def prepared(source: Source, sizes: tuple[int, int], seed: int) -> Split:
     tuning, rest = [part[:cut] for part in train], [part[cut:] for part in train]
     scale = _scale(source, rest[0])
     points = [(scale(x), y) for x, y in (rest, tuning, test)]
-    # Other columns are standardized as themselves, so that only what goes together changes.
+    # Permuted columns are standardized on their own, so that only the dependence between features changes.
     own = scale if source.strangers != "columns" else _scale(source, strangers)
     return Split(points[0], points[1], points[2], own(strangers))
 
 
 def _scale(source: Source, x: Tensor) -> Any:
-    """Return the function that standardizes features: each by itself in tables, all alike elsewhere."""
+    """Return the function that standardizes features: each feature separately in tables, all together elsewhere."""
     mean, spread = (x.mean(0), x.std(0)) if source.kind == "table" else (x.mean(), x.std())
     spread = torch.where(spread > 0, spread, 1.0)
     return lambda points: (points - mean) / spread
 
 
 class _Moments(nn.Module):
-    """A recurrent encoder: features as a sequence of ``steps`` moments, the last state of a GRU as their summary."""
+    """A recurrent encoder: features are a sequence of ``steps`` vectors; the output is the last state of a GRU."""
 
     def __init__(self, features: int, hidden: int, steps: int) -> None:
         super().__init__()
@@ -154,7 +154,7 @@ def build_classifier(entry: Contestant, features: int, classes: int, seed: int) 
 
 @dataclass(frozen=True)
 class _Recipe:
-    """How a network is trained: what a contest fixes, and what is tuned."""
+    """How a network is trained: the settings that a contest fixes, and those that are tuned."""
 
     epochs: int
     batch: int
@@ -210,7 +210,7 @@ def _start_head(model: nn.Module, split: Split) -> None:
 
 
 def _with_means(model: nn.Module, split: Split) -> nn.Module:
-    """Replace the trained linear head by the means of the classes in its features."""
+    """Replace the trained linear head by the class means of its input features."""
     assert isinstance(model, nn.Sequential)
     with torch.no_grad():
         features = model[:-1](split.train[0])
@@ -227,7 +227,7 @@ def _few(split: Split, per_class: int, seed: int) -> Split:
 
 
 def contested(contest: HeadContest) -> Result:
-    """Return the scores of every entry and start, and the validation losses of everything that was tried."""
+    """Return the scores of every entry and start, and the validation losses of all settings that were tried."""
     whole = prepared(SETS[contest.data], contest.sizes, contest.seed)
     found, tried, binned = [], [], []
     with one_blas_thread():
@@ -256,7 +256,7 @@ def _seed(contest: HeadContest, start: int) -> int:
 
 
 def _validation(contest: HeadContest, entry: Contestant, whole: Split, tuned: tuple[float, float]) -> float:
-    """Return the validation loss of a start that is used for tuning alone."""
+    """Return the validation loss of a start that is used for tuning only."""
     split = _few(whole, contest.per_class, -1) if contest.per_class else whole
     model = _trained(contest, entry, split, tuned, _seed(contest, 999))
     with torch.no_grad():
@@ -280,10 +280,10 @@ def _auroc(known: Float[np.ndarray, " n"], strange: Float[np.ndarray, " m"]) -> 
 
 @torch.no_grad()
 def scores(model: nn.Module, points: Scoring) -> dict[str, float]:
-    """Return every score of a classifier; where a logit is NaN, only the accuracy, for which it counts as the smallest.
+    """Return every score of a classifier; if a logit is NaN, only the accuracy, where NaN counts as the smallest logit.
 
-    Strangers are told by the largest logit (for distance heads: minus the distance to the nearest prototype), and in
-    ``sure_auroc`` by the largest probability.
+    Points out of distribution are detected by the largest logit (for distance heads, minus the distance to the nearest
+    prototype), and in ``sure_auroc`` by the largest probability.
     """
     (x, y), (tuning, labels) = points.test, points.validation
     noise = points.noise * torch.randn(x.shape, generator=stream(points.seed, "contest", "noise"))
@@ -305,9 +305,9 @@ def scores(model: nn.Module, points: Scoring) -> dict[str, float]:
 
 @torch.no_grad()
 def _binned(model: nn.Module, points: tuple[Tensor, Tensor], temperature: float, bins: int) -> pd.DataFrame:
-    """Return how many test points lie in each bin of confidence, the sum of their confidences, and how many are right.
+    """Return, per bin of confidence, the number of test points, the sum of their confidences, and how many are correct.
 
-    ``scaled``: whether logits were divided by the temperature. Empty where a logit is NaN.
+    ``scaled`` says whether logits were divided by the temperature. Empty if a logit is NaN.
     """
     logits, rows = model(points[0]).double(), []
     for scaled in (False, True) if bool(torch.isfinite(logits).all()) else ():
@@ -320,11 +320,11 @@ def _binned(model: nn.Module, points: tuple[Tensor, Tensor], temperature: float,
 
 
 def layer_scores(model: nn.Module, split: Split, varied: float) -> dict[str, float]:
-    """Return how a first linear layer lies to the principal axes of the training points; nothing for other layers.
+    """Return how a first linear layer is aligned with the points' principal axes; empty for other layers.
 
-    ``axes``: the mean absolute cosine between units and the axes that they are matched to. ``directions``: of the
-    directions that so many units can measure, the share that is not lost (:func:`metriscope.probes.metric_rank`), with
-    weights scaled so that the mean eigenvalue of the metric is 1.
+    ``axes``: the mean absolute cosine between units and the axes that they are matched to. ``directions``: the
+    share that is not lost of all directions that this number of units can measure
+    (:func:`metriscope.probes.metric_rank`), with weights scaled so that the mean eigenvalue of the metric is 1.
     """
     first = next(iter(model.children()))
     if not isinstance(first, nn.Linear):

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING
 from metriscope.report import Evidence, number
 from metriscope.studies.evidence import Below
 from metriscope.studies.initialization.plan import ENTRIES, KINDS
-from metriscope.studies.judging import Criterion, Statement, Values
 from metriscope.studies.tidy_tables import matching
+from metriscope.studies.verdicts import Criterion, Statement, Values
 
 if TYPE_CHECKING:
-    from metriscope.studies.judging import Tables
+    from metriscope.studies.verdicts import Tables
 
 __all__ = ["PAIRS", "STATEMENTS"]
 
 SOURCE = "Oursland 2024a, arXiv:2410.19352"
 # Half the loss and a twentieth less, in powers of ten; a tenth of the training.
 HALVED, LESS, SOONER = -0.3, -0.022, -0.1
-# With fewer pairs no criterion can fail: 2^-8 is the largest power of 1/2 below 0.05 / 8, Holm's level for the first
-# of eight criteria.
+# With fewer pairs no criterion can fail: 2^-8 is the largest power of 1/2 below 0.05 / 8, which is Holm's level for
+# the first of eight criteria.
 PAIRS = 8
 WHY_HALVED = (
     "Half the loss: on Gaussians a start from the right whitening leaves only the sampling error to be learned."
@@ -61,7 +61,7 @@ def _beats(kind: str) -> tuple[Criterion, ...]:
 
 
 def _evidence(tables: Tables) -> list[Evidence]:
-    """Return the mean loss of every start on each kind of data, in powers of ten, and what it keeps or kills."""
+    """Return the mean log10 of the loss of every start on each kind of data."""
     found = []
     for (kind, entry), part in tables["starts"].groupby(["kind", "entry"], sort=False):
         label = f"{KINDS[str(kind)]}, {ENTRIES[str(entry)]}"

@@ -1,4 +1,4 @@
-"""The tables of the study: what became of every start, mean curves, and ranks over data sets."""
+"""The tables of the study: the results of every start, mean curves, and ranks over data sets."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def references(table: pd.DataFrame) -> dict[str, str]:
 
 
 def gains(table: pd.DataFrame, kind: str, column: str = "log_loss") -> pd.DataFrame:
-    """Return the mean of a column, less that of the reference: one row per unit, one column per start."""
+    """Return the mean of a column minus that of the reference: one row per unit, one column per start."""
     rows = matching(table, kind=kind)
     wide = rows.pivot_table(index="unit", columns="entry", values=column, sort=False)
     wide = wide.reindex(columns=[name for name in ENTRIES if name in wide.columns])

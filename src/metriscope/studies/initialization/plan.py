@@ -18,8 +18,8 @@ __all__ = [
 NAME, TITLE = "initialization", "Initialization from data"
 TIMES = {"quick": "a second: shows recorded runs", "paper": "about 25 minutes on one core"}
 ACTIVATIONS: Mapping[str, str] = {"abs": "Abs", "relu": "ReLU"}
-# Starts by name, as pages write them. The number of clusters is that of the classes, the components or, for a
-# Gaussian, one; half of it, double, or chosen from the data.
+# Starts by name, as pages write them. The number of clusters is that of the classes, of the components, or one for a
+# Gaussian; half or double that number; or chosen from the data.
 ENTRIES: Mapping[str, str] = {
     "kaiming": "Kaiming",
     "xavier": "Xavier",
@@ -61,7 +61,8 @@ class StartContest:
     On Gaussians, networks of one layer learn the distance to the mean by full-batch Adam; a job has ``gaussians`` of
     them. On mixtures and real data, networks of two hidden layers learn the class, in mini-batches: at most ``batch``
     points, at least ``fewest`` batches per epoch. Learning rates fall linearly to zero. The loss on new points is
-    noted ``checks`` times. The reference start defines the loss that others are timed to: its own halfway.
+    noted ``checks`` times. The time of each start is measured to the loss that the reference
+    start reaches halfway.
     """
 
     data: str
@@ -86,7 +87,7 @@ class StartContest:
     tuning: int = 999  # the number of the start on which learning rates are tried
     adam: tuple[float, float, float] = (0.9, 0.999, 1e-8)  # its two betas, and what is added to the root
     seed: int = 0
-    version: int = 1  # raised when the same request would end in other numbers
+    version: int = 1  # increased when the same request would give other numbers
     study: str = NAME
 
 
@@ -138,7 +139,7 @@ def plan(options: InitializationOptions) -> InitializationPlan:
     """
     given = given_numbers(options, TIMES, {"seeds": 1, "epochs": 1})
 
-    # This reads no file, but imports numpy, which a bad request need not wait for.
+    # Imported here, because it imports numpy: invalid options should be rejected before that.
     from metriscope.data import available
 
     asked = [_changed(contest, given, options.seed) for contest in _contests()]

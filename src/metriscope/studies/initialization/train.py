@@ -1,4 +1,4 @@
-"""Start networks in every way, choose a learning rate for each, and train all of them at once.
+"""Initialize networks in every way, choose a learning rate for each, and train all of them at once.
 
 Axes: S networks, N points, D features, K units, C classes.
 """
@@ -52,7 +52,7 @@ class StartProblem:
     _counts: dict[str, int] = field(default_factory=dict)
 
     def count(self, how: str, seed: int) -> int:
-        """Return the number of clusters of the training points; it is computed once."""
+        """Return the number of clusters of the training points; cached."""
         if how not in self._counts:
             self._counts[how] = cluster_count(self.train[0].double(), how, stream(seed, "count"))
         return self._counts[how]
@@ -132,10 +132,10 @@ RANDOM: Mapping[str, Callable[..., Any]] = {"kaiming": _kaiming, "xavier": _xavi
 def started(job: StartContest, entry: str, points: StartProblem, number: int) -> tuple[nn.Sequential, float]:
     """Return a network before training, and its number of clusters; NaN where there are none.
 
-    Starts that set only some layers have the others from Kaiming's start of the same number.
+    Starts that set only some layers take the others from Kaiming's start of the same number.
     """
     model, x, here = _empty(job, points), points.train[0], (job.seed, job.study, job.data, number)
-    # The gain that keeps the mean square of activations of symmetric pre-activations.
+    # The gain that preserves the mean square of activations if pre-activations are symmetric.
     gain = math.sqrt(2) if job.activation == "relu" else 1.0
     _random_(model, RANDOM.get(entry, _kaiming), gain, stream(*here, "random"))
     first, count = cast(nn.Linear, model[0]), math.nan
@@ -180,7 +180,7 @@ def losses(job: StartContest, state: State, part: Part) -> Float[Tensor, " s"]:
 
 @dataclass(frozen=True)
 class _Racer:
-    """One network of a race: how it was started, on which Gaussian, and its learning rate."""
+    """One network that is trained with others: its start, the number of its Gaussian, and its learning rate."""
 
     entry: str
     number: int
@@ -190,7 +190,7 @@ class _Racer:
 
 @dataclass(frozen=True, eq=False)
 class _Race:
-    """Networks that are trained at once, each on the problem of its own number."""
+    """Networks that are trained together, each on the problem with its own number."""
 
     job: StartContest
     problems: Sequence[StartProblem]
@@ -242,7 +242,7 @@ class _Race:
         size = max(1, min(job.batch, count // job.fewest))
         found: list[Tensor | None] = []
         for epoch in range(job.epochs):
-            # Networks of one number see the same batches, however they were started.
+            # Networks with the same number see the same batches, whatever their start.
             orders = {
                 number: torch.randperm(count, generator=stream(job.seed, job.study, job.data, number, "batches", epoch))
                 for number in {one.number for one in self.racers}
@@ -275,7 +275,7 @@ def _adam_(
 
 
 def contested(job: StartContest) -> Result:
-    """Return what became of every start: its losses, its time to the reference's loss, its units at the start."""
+    """Return the results of every start: its losses, its time to the reference's loss, and its units at the start."""
     problems = [problem(job, number) for number in range(job.gaussians or 1)]
     places = range(len(problems))
     numbers = (job.tuning, *range(job.starts))
@@ -322,7 +322,7 @@ def _tuned(
 
 
 def _shares(job: StartContest, table: pd.DataFrame, curve: Float[np.ndarray, "s checks"]) -> Float[np.ndarray, " s"]:
-    """Return the share of training after which each network is as good as the reference halfway; 1 if it never is."""
+    """Return the share of training after which a network is as good as the reference halfway, or 1 if it never is."""
     found = np.ones(len(table))
     for _, rows in table.groupby("gaussian"):
         own = rows.index[rows["entry"] == job.reference]
@@ -339,7 +339,7 @@ def _units(
     racers: Sequence[_Racer],
     begun: Mapping[tuple[str, int, int], nn.Module],
 ) -> pd.DataFrame:
-    """Return the shares of hidden units that are positive at no training point, or of one sign at all, at the start."""
+    """Return the shares of hidden units that start positive at no training point, or with one sign at all of them."""
     rows = []
     for one in racers:
         state = stack_state([begun[one.entry, one.number, one.gaussian]])

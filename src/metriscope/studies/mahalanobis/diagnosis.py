@@ -1,4 +1,4 @@
-"""Diagnose failed trials: L-BFGS continues from where Adam stopped until the gradient vanishes; then curvature is read.
+"""Diagnose failed trials: L-BFGS continues from where Adam stopped until the gradient vanishes; then curvature follows.
 
 Axes: N points, D features (the last is the constant 1), K units. Everything is computed in float64, with the
 closed-form gradient and in whitened coordinates. Stationary points and the signs of curvatures do not depend on the
@@ -53,7 +53,7 @@ def loss_and_gradient(
 
 
 def diagnosed(spec: Diagnosis, run: Run) -> Result:
-    """Return one row per network of a training that has a metric to lose."""
+    """Return one row per network of a training whose activation has a metric to lose."""
     with one_blas_thread():
         table = diagnose(networks(run, spec.training), draw_problem(spec.training.task), spec)
     return Result({"diagnosis": table})
@@ -120,7 +120,7 @@ def _polish(planes: np.ndarray, data: Data, activation: str, spec: Diagnosis) ->
     steps = spec.large_iterations if planes.size > spec.large else spec.iterations
     if not steps:
         return planes
-    # Only a small gradient ends it: a loss that falls slowly is still falling.
+    # Only a small gradient stops it: a loss that falls slowly is still falling.
     options = {"maxiter": steps, "maxfun": 2 * steps, "ftol": 0.0, "gtol": spec.gradient, "maxcor": spec.memory}
     call: Any = minimize  # the stubs do not know L-BFGS-B's own options
     found = call(objective, planes.ravel(), jac=True, method="L-BFGS-B", options=options)
@@ -128,7 +128,7 @@ def _polish(planes: np.ndarray, data: Data, activation: str, spec: Diagnosis) ->
 
 
 def _least_curvature(planes: np.ndarray, data: Data, activation: str, difference: float) -> float:
-    """Return the least eigenvalue of the Hessian over the largest."""
+    """Return the smallest eigenvalue of the Hessian divided by the largest."""
     # Central differences of the exact gradient, with steps in proportion to the parameters.
     steps = np.diag(difference * np.maximum(np.abs(planes.ravel()), 1)).reshape(-1, *planes.shape)
     sides = ([loss_and_gradient(planes + sign * step, *data, activation)[1] for sign in (1, -1)] for step in steps)
@@ -138,7 +138,7 @@ def _least_curvature(planes: np.ndarray, data: Data, activation: str, difference
 
 
 def _lost(planes: np.ndarray, data: Data, activation: str, spec: Diagnosis) -> int:
-    """Return how many directions the units give less than a share of their true squared length."""
+    """Return the number of directions to which the units give less than a share of their true squared length."""
     layer = nn.Linear(planes.shape[1] - 1, len(planes), dtype=torch.float64)
     layer.load_state_dict({"weight": torch.from_numpy(planes[:, :-1]), "bias": torch.from_numpy(planes[:, -1])})
     weights = shares(layer, torch.from_numpy(data[0][:, :-1]), activation)

@@ -1,4 +1,4 @@
-"""What the experiments around the trainings ask for: diagnosis, chance, replay, many Gaussians, two layers.
+"""Specifications of the experiments around the trainings: diagnosis, chance, replay, many Gaussians, two layers.
 
 This module loads no tensor library.
 """
@@ -47,8 +47,8 @@ class Diagnosis:
     A loss below ``exact`` times the loss of one lost direction counts as learned. At a stationary point no component of
     the gradient exceeds ``gradient``, in whitened coordinates. A trial counts as still descending if the second
     optimizer lowers its loss by the share ``descent``. A curvature counts as downward if it is below minus ``downward``
-    times the largest one, since symmetries make exact zeros. Networks of more than ``large`` parameters get fewer
-    iterations, and their Hessian is not computed.
+    times the largest one, since symmetries cause eigenvalues of exactly zero. Networks of more than ``large``
+    parameters get fewer iterations, and their Hessian is not computed.
     """
 
     training: DistanceTraining
@@ -62,7 +62,7 @@ class Diagnosis:
     large: int = 1_000
     large_iterations: int = 60
     lost: float = 0.1
-    method: int = 2  # raised when the same request would give other outcomes
+    method: int = 2  # increased when the same request would give other outcomes
     study: str = NAME
 
 
@@ -78,13 +78,13 @@ class Chance:
     draws: int = 400
     means: int = 2_000
     high: float = 0.975
-    method: int = 1  # raised when the same request would give other numbers
+    method: int = 1  # increased when the same request would give other numbers
     study: str = NAME
 
 
-# The relative difference that is allowed beside half of the last printed digit.
+# The relative difference that is allowed in addition to half of the last printed digit.
 CLOSE = 1e-3
-# Where rounding grows until trials part, only the losses are compared, and more loosely.
+# Where differences in rounding grow until trials diverge, only the losses are compared, with a larger tolerance.
 CHAOTIC, LOOSE = ((10, "relu"), (10, "sigmoid"), (100, "abs"), (100, "relu"), (100, "sigmoid")), 0.02
 
 
@@ -96,7 +96,7 @@ class ReplayedTrials:
     recipe: DistanceRecipe
     trials: int
     activations: tuple[str, ...] = ACTIVATIONS
-    method: int = 1  # raised when the same request would give other numbers
+    method: int = 1  # increased when the same request would give other numbers
     study: str = NAME
 
 
@@ -113,15 +113,15 @@ RECORDED = (replay_of(2), replay_of(10), replay_of(100, 5, ("abs",)))
 
 @dataclass(frozen=True)
 class EarlyRanks:
-    """Whether a short run would rank the trials of a replay as the whole run does, at these shares of its epochs."""
+    """Whether short runs, of these shares of the epochs, would rank the trials of a replay as the whole run does."""
 
     replay: ReplayedTrials
     shares: tuple[float, ...] = (0.01, 0.04, 0.1, 0.2, 0.5)
-    method: int = 1  # raised when the same request would give other numbers
+    method: int = 1  # increased when the same request would give other numbers
     study: str = NAME
 
 
-# Units per dimension that a network has unless it is asked for more or fewer.
+# Units per dimension, unless another number is asked for.
 UNITS = {"abs": 1, "relu": 2, "sigmoid": 2}
 
 
@@ -154,8 +154,8 @@ POPULATIONS = {
 class PopulationTraining:
     """Networks of one activation, start and width on several Gaussians: trained and measured; no weights are kept.
 
-    ``gaussians``: the first of them, and the number after the last. ``hidden``: the number of units, if not the usual.
-    ``digits``: significant digits that are kept of every number.
+    ``gaussians`` is the number of the first Gaussian and the number after the last. ``hidden`` is the number of units
+    if it is not the usual one. ``digits`` is the number of significant digits that are kept.
     """
 
     task: GaussianTask
@@ -167,8 +167,8 @@ class PopulationTraining:
     hidden: int | None = None
     test_samples: int = 1_000
     digits: int = 5
-    engine: int = 1  # raised when the same request would give different weights
-    method: int = 1  # raised when the same request would give other numbers
+    engine: int = 1  # increased when the same request would give different weights
+    method: int = 1  # increased when the same request would give other numbers
     study: str = NAME
 
     @property
@@ -178,7 +178,7 @@ class PopulationTraining:
 
     @property
     def usual(self) -> bool:
-        """Whether networks have the usual width and start at random: those that every metric is kept of."""
+        """Whether networks have the usual width and start at random; only for these is every metric kept."""
         return self.hidden is None and self.start == STARTS["random"]
 
     def trainings(self) -> tuple[DistanceTraining, ...]:
@@ -211,7 +211,7 @@ class LandscapeRule:
 
 
 def population_jobs(plan: MahalanobisPlan) -> tuple[PopulationTraining, ...]:
-    """Return the jobs of a plan; none without Abs, which the landscape is about. What more depends on comes first."""
+    """Return the jobs of a plan, those that others depend on first; none without Abs, which the landscape is about."""
     found: list[PopulationTraining] = []
     for dim, rows in POPULATIONS.items():
         if plan.landscape and "abs" in plan.activations and dim in plan.sizes:
@@ -266,7 +266,7 @@ DATA = {
     "10-D mixture": tuple(Clusters(count, 10, 10) for count in (3, 4, 5)),
     "digits": (Clusters(10, 64, 6, "digits"),),
 }
-# Where the first layer comes from: set to measure distances and kept, or trained with the second.
+# How the first layer is obtained: set to measure distances and kept, or trained with the second.
 FIRST = {"clusters": "first layer set from clusters", "random": "both layers trained from a random start"}
 # What follows the second layer: nothing but softmax, or Abs with a negation, so that it measures distances again.
 HEADS = {"abs-bias": "softmax", "abs2-neg-bias": "Abs, Neg, softmax"}
@@ -290,7 +290,7 @@ class SecondLayer:
     permutations: int = 199
     high: float = 0.95
     seed: int = 0
-    method: int = 1  # raised when the same request would give other numbers
+    method: int = 1  # increased when the same request would give other numbers
     study: str = "mahalanobis"
 
 

@@ -17,7 +17,7 @@ from metriscope.report import Figure, to_svg
 from metriscope.report.plots import band, identity_scatter, panels, scatter_with_hyperplanes, spectrum, strip
 from metriscope.report.style import COLORS, figure, legend, log_axes
 from metriscope.studies.mahalanobis.measure import MahalanobisResults
-from metriscope.studies.mahalanobis.plan import METRICS, NAME, MahalanobisPlan
+from metriscope.studies.mahalanobis.plan import METRICS, NAME, MahalanobisPlan, Measurement
 from metriscope.studies.mahalanobis.trials import TITLES, curve
 from metriscope.studies.tidy_tables import matching, published
 
@@ -37,7 +37,14 @@ def hyperplanes(results: MahalanobisResults) -> Figure:
         "is 1, 2 and 3 (dashed). Abs that has lost a direction measures along one axis only: its contours run along "
         "the other."
     )
-    return Figure("hyperplanes-2d", "Hyperplanes and distances in 2-D", to_svg(drawing, "hyperplanes-2d"), caption)
+    abs_trials = results.select(dim=2, start="random", activation="abs")
+    lost = int((abs_trials["lost"] > 0).sum())
+    heading = (
+        f"{lost} of {len(abs_trials)} Abs trials in 2-D lose a direction" if len(abs_trials) else "Distances in 2-D"
+    )
+    # Where a trial failed, the best run beside it says most.
+    row = (1, 2) if lost and len(axes) > 2 else (0,)
+    return Figure("hyperplanes-2d", heading, to_svg(drawing, "hyperplanes-2d", focus=row), caption)
 
 
 def curves(plan: MahalanobisPlan, results: MahalanobisResults) -> Figure:
@@ -129,12 +136,20 @@ def metric_spectra(plan: MahalanobisPlan, results: MahalanobisResults) -> Figure
                     spectrum(ax, values, TITLES[activation], COLORS[activation], np.ones(dim))
             ax.set(title=f"{dim}-D from {start}", xlabel="direction, best measured first", ylabel="eigenvalue")
             ax.set_ylim(-0.08, min(max(2.0, ax.get_ylim()[1]), 4.0))
-    legend(axes[0, 0], "lower left")
+    legend(axes[0, min(1, len(plan.sizes) - 1)], "lower left")
     caption = (
         "Eigenvalues of the learned metric after whitening with the true covariance: median and middle 80 % over "
         "trials. The dashed line at 1 is the Mahalanobis distance; 0 is a direction that the network does not measure."
     )
-    return Figure("metric-spectra", "Which directions are measured", to_svg(drawing, "metric-spectra"), caption)
+    own = results.tables["spectra"]
+    own = own[(own["activation"] == "abs") & (own["start"] == "random") & (own["gaussian"] == 0)]
+    shares = [
+        f"{100 * (part['eigenvalue'] < Measurement.lost).mean():.0f} % in {d}-D" for d, part in own.groupby("dim")
+    ]
+    heading = f"Abs loses directions: {', '.join(shares)}" if shares else "Which directions are measured"
+    return Figure(
+        "metric-spectra", heading, to_svg(drawing, "metric-spectra", focus=(min(1, len(plan.sizes) - 1),)), caption
+    )
 
 
 def gaussians(plan: MahalanobisPlan, results: MahalanobisResults) -> Figure:

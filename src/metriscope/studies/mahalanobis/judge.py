@@ -1,9 +1,9 @@
 """The claims C01 to C07 and C29 as criteria, fixed before the numbers are seen.
 
-What training ends in is averaged over the trials of a Gaussian, and the unit of replication is the Gaussian, since
-trials on one Gaussian share its data. The Gaussians are those of the population where it was run, which the quick
-profile has from records; otherwise the few that were run. Only runs of the source's full length count. In 10-D, for
-example, the mean loss of Abs on the main Gaussian is 0.044 after a fifth of the epochs, about the loss of one lost
+The result of training is averaged over the trials of a Gaussian, and the unit of replication is the Gaussian, since
+trials on one Gaussian share its data. The Gaussians are those of the population if it was run (the quick
+profile takes it from records); otherwise the few that were run. Only runs of the source's full length count. In 10-D,
+for example, the mean loss of Abs on the main Gaussian is 0.044 after a fifth of the epochs, about the loss of one lost
 direction, and 0.019 after all of them: a shorter run is no evidence for or against a claim.
 """
 
@@ -15,14 +15,14 @@ from typing import TYPE_CHECKING, TypeAlias
 
 from metriscope.report import Evidence, number
 from metriscope.studies.evidence import Above, Below, Region
-from metriscope.studies.judging import Criterion, Statement, Values
 from metriscope.studies.mahalanobis.plan import DIMS, METRICS, NAME
 from metriscope.studies.mahalanobis.second_layer import STATEMENT as SECOND_LAYER
 from metriscope.studies.mahalanobis.trials import TITLES
 from metriscope.studies.tidy_tables import matching, published
+from metriscope.studies.verdicts import Criterion, Statement, Values
 
 if TYPE_CHECKING:
-    from metriscope.studies.judging import Tables
+    from metriscope.studies.verdicts import Tables
 
 __all__ = ["STATEMENTS"]
 
@@ -32,14 +32,14 @@ LATER = "Oursland 2025, §3.3, arXiv:2502.02103"
 Notes: TypeAlias = "Callable[[Tables], str]"
 TITLE = {metric.name: metric.title for metric in METRICS}
 
-# The share of the source's epochs that a run needs to count for what training ends in.
+# The share of the source's epochs from which a run is counted as complete.
 FULL = 1.0
 # Relative error below which two float64 computations of the same distance are equal: the rounding of a hundred terms,
-# with covariances whose eigenvalues span five powers of ten.
+# with covariances whose eigenvalues span five orders of magnitude.
 SAME = 1e-9
 # Halfway between a network that learned the distance, 0, and one that lost a direction, 1.
 MOST = 0.5
-# In largest standard deviations: a tenth is near compared with the extent of the data, and one is as far as it reaches.
+# In largest standard deviations: a tenth is near compared with the extent of the data; one is that extent.
 THROUGH = 0.1
 AWAY = 1.0
 # Half of the share in the author's record in 2-D, 0.4 pairs of 2; random directions give 0.04.
@@ -71,7 +71,7 @@ def _exact(identity: str) -> tuple[Criterion, ...]:
 
 
 def _trained(column: str, text: str, why: str, **regions: Region) -> tuple[Criterion, ...]:
-    """Return criteria on what training from random starts ends in: a region per activation, in every dimension."""
+    """Return criteria on the result of training from random starts: a region per activation, in every dimension."""
     found = []
     for dim in DIMS:
         for name, region in regions.items():

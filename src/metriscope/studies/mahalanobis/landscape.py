@@ -53,7 +53,7 @@ from metriscope.train import Cohort, CohortPass
 
 __all__ = ["WORK", "axes_of", "combined", "effects", "landscape", "share_over_gaussians", "starts_of"]
 
-# What is kept of every network, and what more of those from random starts with the usual number of units.
+# What is kept of every network, and what is kept in addition of those with random starts and the usual width.
 ALWAYS = ("trial", "train_mse", "test_mse", "lost")
 USUAL_METRICS = ("mirrored", "centering_sd", "sphericity", "data_sphericity", "eigenvalue_error", "eigenvector_cosine")
 USUAL = (*USUAL_METRICS, "lost_axis", "constant")
@@ -72,11 +72,11 @@ def _cohorts(job: PopulationTraining) -> list[Cohort]:
 
 
 def _finish(job: PopulationTraining, cohorts: Sequence[Cohort]) -> Result:
-    """Return the tables of all Gaussians of a job, one below the other."""
+    """Return the concatenated tables of all Gaussians of a job."""
     own = [list(some) for _, some in groupby(cohorts, lambda cohort: cohort.name.split("/")[0])]
     with one_blas_thread():
         parts = [_measured(job, training, some) for training, some in zip(job.trainings(), own, strict=True)]
-    # A table without rows has no types of its own.
+    # A table without rows does not determine the types of its columns.
     joined = {
         name: pd.concat([part[name] for part in parts if len(part[name])] or [parts[0][name]]) for name in parts[0]
     }
@@ -99,7 +99,7 @@ def _measured(job: PopulationTraining, training: DistanceTraining, cohorts: Sequ
 def _of_abs(
     training: DistanceTraining, trained: list[TrainedDistance], problem: DistanceProblem, whole: pd.DataFrame
 ) -> Tables:
-    """Return what is kept of Abs networks from random starts, whose failures are explained."""
+    """Return what is kept of Abs networks from random starts, in order to explain their failures."""
     ends = diagnose(trained, problem, Diagnosis(training))[["outcome", "polished", "lost_polished"]]
     spec, placed = Chance(training.task), whole.assign(gaussian=training.task.gaussian, length=1, protocol=True)
     null = {spec: Record({}, {}, chance(spec).tables)} if len(kept_all(placed)) else {}
@@ -130,7 +130,7 @@ def starts_of(training: DistanceTraining, problem: DistanceProblem) -> pd.DataFr
 
 
 def _rounded(table: pd.DataFrame, digits: int) -> pd.DataFrame:
-    """Return a table whose numbers have so many significant digits, which keeps records short."""
+    """Return a table whose numbers are rounded to ``digits`` significant digits, to keep records short."""
     floats = table.select_dtypes("float").columns
     short = {name: [float(f"{value:.{digits}g}") for value in table[name]] for name in floats}
     return table.assign(**short).reset_index(drop=True)
@@ -146,7 +146,7 @@ FOUND = ("trials", "recovered", "axes", "starts")
 
 
 def landscape(plan: MahalanobisPlan, driver: Driver) -> Tables:
-    """Return the tables of the population, in the quick profile from records; none where nothing was run."""
+    """Return the tables of the population, in the quick profile from records; empty if nothing was run."""
     asked = population_jobs(plan)
     quick = plan.profile == "quick"
     runs: Mapping[PopulationTraining, Run | Record] = (
@@ -180,12 +180,13 @@ def _tables(runs: Sequence[tuple[PopulationTraining, Run | Record]], origin: str
 
 
 def _placed(job: PopulationTraining, table: pd.DataFrame) -> pd.DataFrame:
-    """Return a job's table with its dimension, start and width, and what follows from its numbers."""
+    """Return a job's table with its dimension, start and width, and columns that are computed from its numbers."""
     full, dim = PAPER[job.task.dim], job.task.dim
     start, length = job.trainings()[0].start_name, job.recipe.epochs / full.epochs
     known = {"dim": dim, "start": start, "activation": job.activation, "units": job.units, "hidden": job.hidden}
     known |= {"length": length, "protocol": length >= 1 and job.task.samples >= full.samples}
-    # What the start gives an axis is told from the share of the epochs, which all tables of a study call length.
+    # The length that the start gives an axis is renamed: in all tables of a study, ``length`` is the share of the
+    # epochs.
     placed = table.rename(columns={"length": "start_length"}).assign(**known)
     if "train_mse" in table:
         placed = placed.reindex(columns=[*placed.columns, *(name for name in MEASURED if name not in placed)])
@@ -194,7 +195,7 @@ def _placed(job: PopulationTraining, table: pd.DataFrame) -> pd.DataFrame:
 
 
 def combined(own: pd.DataFrame, more: pd.DataFrame | None, keys: tuple[str, ...]) -> pd.DataFrame:
-    """Return the rows of ``more`` and those of ``own`` whose ``keys`` are not among them."""
+    """Return the rows of ``more``, and the rows of ``own`` whose ``keys`` are not in ``more``."""
     if more is None or more.empty:
         return own
     known = set(more[list(keys)].itertuples(index=False, name=None))
@@ -217,8 +218,8 @@ def _interval(values: np.ndarray, rule: LandscapeRule) -> tuple[float, float]:
 def share_over_gaussians(happened: pd.Series, gaussian: pd.Series, rule: LandscapeRule) -> dict[str, float]:
     """Return the share of trials in which something happened, with a bootstrap interval over Gaussians.
 
-    Where it happened always or never, a bootstrap sees no variation; the exact binomial interval of as many Gaussians
-    takes its place.
+    If it happened always or never, a bootstrap would show no variation, so the exact binomial interval for this number
+    of Gaussians is returned instead.
     """
     counts = happened.astype(float).groupby(gaussian).agg(["sum", "count"]).to_numpy()
     share = float(happened.mean())
@@ -277,7 +278,7 @@ def _icc(between: np.ndarray, within: np.ndarray) -> np.ndarray:
 
 
 def lost_axes(trials: pd.DataFrame, rule: LandscapeRule) -> pd.DataFrame:
-    """Return, per principal axis, how often it is the one that a failed trial of Abs has lost."""
+    """Return, per principal axis, how often a failed trial of Abs has lost this axis."""
     rows = []
     for dim, part in trials[trials["lost"] > 0].groupby("dim", sort=False):
         for axis in range(int(dim)):
@@ -300,7 +301,7 @@ def widths(every: pd.DataFrame, rule: LandscapeRule) -> pd.DataFrame:
 
 
 def ends(trials: pd.DataFrame, rule: LandscapeRule) -> pd.DataFrame:
-    """Return where the trials of Abs end, and on how many Gaussians some trial and all failed trials end so."""
+    """Return, per outcome of Abs, the number of trials, and of Gaussians on which some or all failed trials end so."""
     rows = []
     for dim, part in trials.groupby("dim", sort=False):
         failed = part[part["outcome"] != "exact"]

@@ -23,11 +23,22 @@ from metriscope.studies.mahalanobis.experiments import Chance, Diagnosis, Second
 from metriscope.studies.mahalanobis.landscape import combined, landscape
 from metriscope.studies.mahalanobis.plan import DistanceTraining, MahalanobisPlan, Measurement
 from metriscope.studies.mahalanobis.second_layer import measure_second_layer
-from metriscope.studies.mahalanobis.train import draw_problem
+from metriscope.studies.mahalanobis.train import draw_problem, network
 from metriscope.studies.mahalanobis.trials import axes_beside_chance, chance, kept_all
 from metriscope.studies.tidy_tables import matching
 
 __all__ = ["MahalanobisResults", "measure"]
+
+
+@dataclass(frozen=True, eq=False)
+class TriedInPlane:
+    """A 2-D Gaussian, its training points, and by trial the weights and biases with which Abs began."""
+
+    job: DistanceTraining
+    mean: np.ndarray
+    cov: np.ndarray
+    points: np.ndarray
+    starts: Mapping[int, tuple[np.ndarray, np.ndarray]]
 
 
 @dataclass(frozen=True, eq=False)
@@ -48,11 +59,15 @@ class PlanePanel:
 
 @dataclass(frozen=True, eq=False)
 class MahalanobisResults:
-    """What was measured, as tables; for the 2-D figure the training points and the networks shown."""
+    """What was measured, as tables; for the 2-D figure the training points and the networks shown.
+
+    ``tried``: the 2-D Gaussian with the starts of two Abs trials, of which one lost a direction if any did.
+    """
 
     tables: Mapping[str, pd.DataFrame]
     points: np.ndarray
     panels: tuple[PlanePanel, ...]
+    tried: TriedInPlane | None = None
 
     def select(self, **where: object) -> pd.DataFrame:
         """Return the trials on the main Gaussian that match."""
@@ -96,7 +111,7 @@ def measure(plan: MahalanobisPlan, runs: Finished, driver: Driver) -> Mahalanobi
     }
     if not plan.others:
         tables["gaussians"] = _gaussians(matching(tables["population"], start="random"))
-    return MahalanobisResults(tables, *_plane(plan, first, runs))
+    return MahalanobisResults(tables, *_plane(plan, first, runs), _tried(plan, first))
 
 
 def _measurement(plan: MahalanobisPlan, job: DistanceTraining) -> Measurement:
@@ -104,7 +119,7 @@ def _measurement(plan: MahalanobisPlan, job: DistanceTraining) -> Measurement:
 
 
 def _diagnoses(plan: MahalanobisPlan, jobs: list[DistanceTraining], runs: Finished, driver: Driver) -> pd.DataFrame:
-    """Diagnose trials; the second optimizer takes no step from those that have barely begun."""
+    """Diagnose trials; the second optimizer is not used on trials that have barely begun."""
     begun = {job: plan.length(job.task.dim) >= planned.SHORTEST for job in jobs}
     specs = [Diagnosis(job) if begun[job] else Diagnosis(job, iterations=0, large_iterations=0) for job in jobs]
     work = once(lambda spec: diagnosed(spec, runs[spec.training]))
@@ -147,7 +162,7 @@ def _gaussians(trials: pd.DataFrame) -> pd.DataFrame:
 
 
 def _chances(plan: MahalanobisPlan, trials: pd.DataFrame, driver: Driver) -> dict[Chance, Run]:
-    """Return what chance recovers on the Gaussians on which some trial kept all directions."""
+    """Return what random rotations recover on the Gaussians on which some trial kept all directions."""
     kept = kept_all(trials)
     asked = set(zip(kept["dim"], kept["gaussian"], strict=True))
     tasks = dict.fromkeys(job.task for job in plan.jobs())
@@ -166,14 +181,31 @@ def _plane(plan: MahalanobisPlan, trials: pd.DataFrame, runs: Finished) -> tuple
     points = problem.x.double().numpy()
     nodes = torch.from_numpy(plane_nodes(points)).float()
     rows = matching(trials, dim=2, start="random")
-    best = trial.best_trials(rows).itertuples()
+    best = list(trial.best_trials(rows).itertuples())
     failed = rows[(rows["activation"] == "abs") & (rows["lost"] > 0)].nlargest(1, "train_mse").itertuples()
     shown = [
         (titles["truth"], trial.truth(problem).model),
-        *((f"{titles[str(row.activation)]}, best run", _find(known, row)) for row in best),
+        *((f"{titles[str(row.activation)]}, best run", _find(known, row)) for row in best if row.activation == "abs"),
         *((f"{titles['abs']}, a direction lost", _find(known, row)) for row in failed),
+        *((f"{titles[str(row.activation)]}, best run", _find(known, row)) for row in best if row.activation != "abs"),
     ]
     return points, tuple(_panel(title, model, nodes) for title, model in shown)
+
+
+def _tried(plan: MahalanobisPlan, trials: pd.DataFrame) -> TriedInPlane | None:
+    """Return the starts of the best Abs trial in 2-D and of the worst that lost a direction."""
+    rows = matching(trials, dim=2, start="random", activation="abs")
+    if rows.empty:
+        return None
+    job = plan.group(2, "random")[0]
+    problem = draw_problem(job.task)
+    chosen = [*rows.nsmallest(1, "train_mse")["trial"], *rows[rows["lost"] > 0].nlargest(1, "train_mse")["trial"]]
+    starts = {}
+    for number in dict.fromkeys(map(int, chosen)):
+        linear = network(job, "abs", number, problem.x).linear
+        starts[number] = linear.weight.detach().double().numpy(), linear.bias.detach().double().numpy()
+    mean, cov = (part.double().numpy() for part in (problem.gaussian.mean, problem.gaussian.cov))
+    return TriedInPlane(job, mean, cov, problem.x.double().numpy(), starts)
 
 
 def _find(known: list[trial.TrainedDistance], row: Any) -> Mahalanobis:

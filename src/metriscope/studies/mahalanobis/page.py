@@ -6,14 +6,14 @@ import numpy as np
 import pandas as pd
 
 from metriscope.probes import lost_directions
-from metriscope.report import Block, Claim, Details, Ledger, Prose, Section, Table, interval, number
-from metriscope.report.numbers import MISSING
+from metriscope.report import Block, Claim, Details, Ledger, Prose, Section, Table, interval, number, theory
+from metriscope.report.numbers import MISSING, plural
 from metriscope.studies.mahalanobis import figures, replay, second_layer
 from metriscope.studies.mahalanobis import landscape_page as landscape
 from metriscope.studies.mahalanobis.experiments import OUTCOMES
 from metriscope.studies.mahalanobis.measure import MahalanobisResults
-from metriscope.studies.mahalanobis.plan import METRICS, NAME, PAPER, TITLE, MahalanobisPlan
-from metriscope.studies.mahalanobis.trials import RANKED, TITLES, best_trials
+from metriscope.studies.mahalanobis.plan import EXACT, METRICS, NAME, PAPER, TITLE, MahalanobisPlan, Measurement
+from metriscope.studies.mahalanobis.trials import RANKED, TITLES, best_trials, one_lost
 from metriscope.studies.tidy_tables import matching, published, source_of
 
 __all__ = ["HIGHLIGHTS", "QUESTION", "sections"]
@@ -23,7 +23,7 @@ QUESTION = (
     "networks learn the distance to a Gaussian in 2, 10 and 100 dimensions, from the author's own random numbers "
     "and on hundreds of other Gaussians. Trials that fail do so in one way: they lose directions."
 )
-HIGHLIGHTS = ("hyperplanes-2d", "landscape-losses")
+HIGHLIGHTS = ("hyperplanes-2d", "landscape-losses", "metric-spectra")
 
 # Statistics of a metric over trials: ours, and those that the source prints, with their headings.
 OURS = {"mean": "mean", "sd": "sd", "variance": "variance", "minimum": "min", "maximum": "max"}
@@ -92,7 +92,37 @@ def _lost(plan: MahalanobisPlan, results: MahalanobisResults) -> tuple[Block, ..
     )
     if not set(RANKED) & set(plan.activations):
         return (Prose(text), Prose("No network was trained here that could lose a direction."))
-    return (Prose(text), figures.metric_spectra(plan, results), _lost_table(results), _failures(results))
+    drawn = (figures.metric_spectra(plan, results), _lost_table(results), _failures(results))
+    return (Prose(text), *_tried(results), *drawn)
+
+
+def _tried(results: MahalanobisResults) -> tuple[Block, ...]:
+    """Return the panel in which two Abs units learn from the starts of two trials, or from any others."""
+    tried = results.tried
+    if tried is None:
+        return ()
+    rows = results.select(dim=2, start="random", activation="abs").set_index("trial")
+    parts, starts = [], []
+    for trial, start in tried.starts.items():
+        row, predicted = rows.loc[trial], one_lost(2).loss
+        ends = (
+            "loses a direction"
+            if row["lost"]
+            else "keeps both directions"
+            if row["train_mse"] < EXACT * predicted
+            else "is not exact"
+        )
+        starts.append(theory.StartInPlane(f"trial {trial}: {ends}", *start))
+        parts.append(f"Trial {trial} {ends}: its loss ends at {number(row['train_mse'])}.")
+    recipe, bounds = tried.job.recipe, {"theory": one_lost(2).loss, "exact": EXACT, "lost": Measurement.lost}
+    words = (
+        f"{plural(len(rows), 'trial')} of two Abs units in the plane, of which {int((rows['lost'] > 0).sum())} lost a "
+        f"direction. {' '.join(parts)} Theory gives {number(one_lost(2).loss)} for one lost direction: both units turn "
+        "to the same direction, and what the other would add on average becomes a constant."
+    )
+    asked = {name: getattr(recipe, name) for name in ("epochs", "lr", "betas", "eps")}
+    cloud = theory.Cloud.of(tried.mean, tried.cov, tried.points)
+    return (theory.lost_direction(cloud, starts, asked, bounds, words),)
 
 
 def _starts(results: MahalanobisResults) -> tuple[Block, ...]:
@@ -252,7 +282,7 @@ def _lost_table(results: MahalanobisResults) -> Table:
         "trials whose last direction lies mostly on the principal axis of least variance. Theory: white in the other "
         "directions, and the best constant in place of as many directions as the median trial lost."
     )
-    formats = {"smallest variance": ".0%"}
+    formats = {"smallest variance": ".0%"} if rows else {}
     return Table("lost-directions", "Lost directions and what replaces them", pd.DataFrame(rows), note, formats)
 
 

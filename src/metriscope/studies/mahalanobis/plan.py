@@ -1,6 +1,6 @@
 """What the Mahalanobis study runs and measures: protocols as rows, and every job as a frozen dataclass.
 
-This module loads no tensor library, so that a bad request is refused before anything heavy loads.
+This module loads no tensor library, so that invalid options are rejected before anything slow is imported.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ PROFILES = {
 }
 DIMS = tuple(PAPER)
 
-# Whose Gaussian, points and starts a profile uses if the option does not say.
+# Whose Gaussian, points and starts a profile uses by default.
 PROFILE_STARTS = {"paper": "author", "quick": "own"}
 
 STARTS = {"random": Start(), "clusters": Start(clusters=1), "clusters-2": Start(clusters=2)}
@@ -95,7 +95,7 @@ PROFILE_OTHERS = {
 
 
 # The seed of the published runs, and the threads of the GPU that is assumed to have drawn their numbers: 82
-# multiprocessors of six blocks of 256. Only the points in 100-D are more numbers than a GPU has threads.
+# multiprocessors with six blocks of 256. Only for the points in 100-D are more numbers drawn than a GPU has threads.
 AUTHOR_SEED, AUTHOR_THREADS = 47, 82 * 6 * 256
 
 
@@ -136,9 +136,9 @@ class DistanceTraining:
     trials: tuple[int, ...]
     activations: tuple[str, ...] = ACTIVATIONS
     start: Start = Start()
-    engine: int = 1  # raised when the same request would give different weights
+    engine: int = 1  # increased when the same request would give different weights
     study: str = NAME
-    hidden: int | None = added(None)  # the number of units, if not the usual
+    hidden: int | None = added(None)  # the number of units, if it is not the usual one
 
     @property
     def start_name(self) -> str:
@@ -185,7 +185,7 @@ class Measurement:
     lost: float = 0.1
     exact: float = EXACT
     rewritten: int = 200
-    method: int = 2  # raised when the same request would give other numbers
+    method: int = 2  # increased when the same request would give other numbers
     study: str = NAME
 
 
@@ -209,6 +209,11 @@ class MahalanobisPlan:
     starts: tuple[str, ...] = tuple(STARTS)
     author: bool = False
     landscape: bool = False
+
+    @property
+    def repeats(self) -> tuple[int, ...]:
+        """How many trials a network has, by dimension."""
+        return tuple(size.trials for size in self.sizes.values())
 
     def jobs(self) -> tuple[DistanceTraining, ...]:
         """Return every training, dimension by dimension, further Gaussians last."""
@@ -311,7 +316,7 @@ def plan(options: MahalanobisOptions) -> MahalanobisPlan:
     rows = PROFILES[options.profile]
     sizes = {d: replace(rows[_nearest(d)], **given) for d in dict.fromkeys(options.dims)}
     chosen = tuple(a for a in ACTIVATIONS if a in options.activations)
-    # The population is run as it is or not at all, and holds more Gaussians than a profile would run without it.
+    # The population is run as a whole or not at all, and has more Gaussians than a profile would run without it.
     known = {} if options.profile == "paper" and not given else PROFILE_OTHERS[options.profile]
     more = {d: row for d, row in known.items() if d in sizes}
     others = {d: replace(row, size=replace(row.size, **given)) for d, row in more.items()}

@@ -20,7 +20,7 @@ from metriscope.studies.tidy_tables import matching
 
 __all__ = ["FEATURES", "auc", "choices", "conditional_logit", "features", "predicted"]
 
-# What an axis is described by, and what a trial is described by.
+# The features of an axis, and the features of a trial.
 AXIS_FEATURES = ("variance", "mean", "start_length")
 FEATURES = ("whitened mean", "mean", "least variance", "share on least variance", "least start")
 TARGETS = ("exact", "within reach")
@@ -28,7 +28,7 @@ SCORES = ("dim", "target", "fitted", "tested", "rate", "auc", "auc_low", "auc_hi
 
 
 class ConditionalLogit(NamedTuple):
-    """A fitted choice model: coefficients, their standard errors clustered by group, and how often it is right."""
+    """A fitted choice model: coefficients, their standard errors clustered by group, and its accuracy."""
 
     coefficients: Float[np.ndarray, " f"]
     errors: Float[np.ndarray, " f"]
@@ -81,7 +81,7 @@ def choices(trials: pd.DataFrame, axes: pd.DataFrame, starts: pd.DataFrame, rule
         wide = np.log10(wide.loc[list(zip(part["gaussian"], part["trial"], strict=True))])
         x = np.stack([wide[name].to_numpy() for name in AXIS_FEATURES], axis=2)
         chosen = part["lost_axis"].to_numpy(dtype=int)
-        # Where one and the same axis is always lost, no coefficient has a best value.
+        # If the same axis is always lost, the coefficients have no finite optimum.
         if part["gaussian"].nunique() >= rule.groups and len(set(chosen)) > 1:
             model = conditional_logit(x, chosen, part["gaussian"].to_numpy(), rule)
             fit = {"dim": dim, "trials": len(x), "explained": model.explained, "right": model.right, "chance": 1 / dim}
@@ -114,7 +114,7 @@ def features(axes: pd.DataFrame, starts: pd.DataFrame) -> pd.DataFrame:
 def predicted(
     trials: pd.DataFrame, axes: pd.DataFrame, starts: pd.DataFrame, rule: LandscapeRule
 ) -> dict[str, pd.DataFrame]:
-    """Return how well the rule predicts on Gaussians that it was not fitted on, and each of its predictions."""
+    """Return how well the rule predicts on Gaussians on which it was not fitted, and each prediction."""
     known = features(axes, starts)
     scores, shown, weights = [], [], []
     for dim, part in trials.groupby("dim", sort=False):
@@ -160,7 +160,7 @@ def _scores(table: pd.DataFrame, base: float, rule: LandscapeRule) -> dict[str, 
     member = pd.get_dummies(table["gaussian"]).to_numpy(dtype=float)
     many = member.shape[1]
     drawn = np.random.default_rng(derive(0, NAME, "rule", many)).multinomial(many, np.full(many, 1 / many), rule.draws)
-    # How often each Gaussian counts: once in the estimate, then as often as it is drawn.
+    # The weight of each Gaussian: one in the estimate, then the number of times it is drawn.
     counts = np.vstack([np.ones(many), drawn])
     beaten = _beaten(p, happened)
     wins, pairs = (member[happened].T @ matrix @ member[~happened] for matrix in (beaten, np.ones_like(beaten)))
@@ -176,13 +176,13 @@ def _scores(table: pd.DataFrame, base: float, rule: LandscapeRule) -> dict[str, 
 
 
 def _beaten(p: Float[np.ndarray, " n"], happened: np.ndarray) -> Float[np.ndarray, "yes no"]:
-    """Return, for what happened against what did not, 1 where it was predicted more strongly, and a half for ties."""
+    """Return, per pair of a positive and a negative case, 1 if the positive one is predicted higher, 1/2 for ties."""
     yes, no = p[happened][:, None], p[~happened]
     return (yes > no) + (yes == no) / 2
 
 
 def auc(p: Float[np.ndarray, " n"], happened: np.ndarray) -> float:
-    """Return the probability that what happened was predicted more strongly than what did not; ties count half.
+    """Return the probability that a positive case has a higher prediction than a negative one; ties count half.
 
     >>> auc(np.array([0.1, 0.4, 0.4, 0.9]), np.array([False, False, True, True]))
     0.875

@@ -1,4 +1,4 @@
-"""The published runs, replayed from the author's own random numbers: published beside ours, digit by digit."""
+"""The published runs, replayed from the author's own random numbers: published numbers beside ours, digit by digit."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ __all__ = ["agreement", "chance_of_lowest", "compared", "early_ranks", "half_dig
 
 RECORD = "mahalanobis-record"
 COLUMNS = ("activation", "trial", "train_mse", "test_mse", "mirrored", "centering", "sphericity")
-# How the record computes its statistics over trials: pandas divides by one less than their number, numpy by it.
+# How the record computes its statistics over trials: pandas divides by their number minus one, numpy by their number.
 STATISTICS: Mapping[str, Callable[[pd.Series], float]] = {
     "mean": pd.Series.mean,
     "sd": pd.Series.std,
@@ -42,7 +42,7 @@ BEST_TRIAL, BEST_RUN = "best trial", "best run"
 
 
 def replayed(plan: MahalanobisPlan, trials: pd.DataFrame, driver: Driver) -> pd.DataFrame:
-    """Return the replayed trials of all dimensions: of this run where it replays, otherwise those recorded."""
+    """Return the replayed trials of all dimensions: those of this run if it has any, otherwise those recorded."""
     whole = {spec: matching(trials, dim=spec.task.dim, start="random") for spec in _replays(plan)}
     done = driver.perform(whole, once(lambda spec: Result({"trials": _kept(whole[spec])})), "mahalanobis: replay")
     found = [run.table("trials").assign(dim=spec.task.dim, origin="run") for spec, run in done.items()]
@@ -64,7 +64,7 @@ def _not_run(plan: MahalanobisPlan) -> list[ReplayedTrials]:
 
 
 def ranked(plan: MahalanobisPlan, history: pd.DataFrame, driver: Driver) -> pd.DataFrame:
-    """Return how early losses rank the trials, for replays of this run that are whole and for those recorded."""
+    """Return how early losses rank the trials, for complete replays of this run and for recorded ones."""
     jobs = {EarlyRanks(spec): matching(history, dim=spec.task.dim, start="random") for spec in _replays(plan)}
     work = once(lambda spec: Result({"ranks": early_ranks(jobs[spec], spec.replay.recipe.epochs, spec.shares)}))
     found = {spec: run.table("ranks") for spec, run in driver.perform(jobs, work, "mahalanobis: early ranks").items()}
@@ -99,7 +99,7 @@ def early_ranks(history: pd.DataFrame, epochs: int, shares: tuple[float, ...]) -
 
 
 def chance_of_lowest(count: int, ours: int, theirs: int) -> float:
-    """Return the probability that the ``count`` lowest of all trials are ours, if ours and theirs are alike.
+    """Return the probability that the ``count`` lowest of all trials are ours, if all have the same distribution.
 
     >>> chance_of_lowest(1, 5, 20)
     0.2
@@ -142,7 +142,7 @@ def _compared(row: Mapping[Any, Any], part: pd.DataFrame) -> dict[str, object]:
 
 
 def agreement(dim: int, activation: str, metric: str, statistic: str) -> float:
-    """Return the relative difference that is allowed; NaN where a number is shown and not judged.
+    """Return the relative difference that is allowed; NaN for a number that is shown but not judged.
 
     New points are drawn afresh, so their losses cannot agree. Where training is chaotic, the mean and the extremes of
     the training loss are compared, and which trial is best.
@@ -190,7 +190,7 @@ INTRODUCTION = (
 
 
 def section(rows: pd.DataFrame, trials: pd.DataFrame, ranks: pd.DataFrame) -> tuple[Section, ...]:
-    """Return the section, or nothing where no trial was replayed or recorded."""
+    """Return the section, or nothing if no trial was replayed or recorded."""
     if rows.empty:
         return ()
     text = INTRODUCTION.format(seed=AUTHOR_SEED, close=f"{CLOSE:.1%}", loose=f"{LOOSE:.0%}", source=source_of(RECORD))

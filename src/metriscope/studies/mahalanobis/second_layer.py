@@ -27,12 +27,12 @@ from metriscope.report.style import figure
 from metriscope.rng import derive, stream
 from metriscope.runs import Driver, Record, Result, Run, once
 from metriscope.studies.evidence import Above
-from metriscope.studies.judging import Criterion, Statement, Values
 from metriscope.studies.mahalanobis.experiments import DATA, FIRST, HEADS, Clusters, SecondLayer, SecondLayers
 from metriscope.studies.tidy_tables import joined, matching
+from metriscope.studies.verdicts import Criterion, Statement, Values
 
 if TYPE_CHECKING:
-    from metriscope.studies.judging import Tables
+    from metriscope.studies.verdicts import Tables
 
 __all__ = [
     "STATEMENT", "begun", "cluster_of_units", "draw", "grouped", "grouping", "measure_second_layer", "read",
@@ -99,7 +99,7 @@ def trained(job: SecondLayer, models: list[nn.Sequential], points: list[ClusterP
     optimizer, forward = torch.optim.Adam(leaves.values(), lr=job.lr), stacked_forward(models[0])
     for _ in range(job.epochs):
         optimizer.zero_grad()
-        # Summed over starts, never averaged: each trains as it would alone.
+        # Summed over starts, never averaged, so that each network trains as it would alone.
         losses = F.cross_entropy(forward(state, x).flatten(0, 1), y.flatten(), reduction="none")
         (losses.sum() / y.shape[1]).backward()
         optimizer.step()
@@ -137,7 +137,7 @@ def read(job: SecondLayer) -> Result:
 def cluster_of_units(
     weight: Float[Tensor, "k d"], bias: Float[Tensor, " k"], x: Float[Tensor, "n d"], y: Int[Tensor, " n"]
 ) -> Int[Tensor, " k"]:
-    """Return through which cluster's mean each hyperplane passes most nearly, in that cluster's own deviations.
+    """Return the cluster whose mean is nearest to each hyperplane, in standard deviations of that cluster.
 
     >>> x = torch.tensor([[-1.0], [1.0], [9.0], [11.0]])
     >>> cluster_of_units(torch.ones(2, 1), torch.tensor([-10.0, -1.0]), x, torch.tensor([0, 0, 1, 1]))
@@ -148,7 +148,7 @@ def cluster_of_units(
 
 
 def grouped(columns: Float[np.ndarray, "k c"], count: int, tries: int, seed: int) -> Int[np.ndarray, " k"]:
-    """Return clusters of units by their second-layer weights, which count up to a constant over the outputs."""
+    """Return clusters of units by their second-layer weights; a constant over the outputs makes no difference."""
     from sklearn.cluster import KMeans
 
     centered = columns - columns.mean(axis=1, keepdims=True)
@@ -183,7 +183,7 @@ def _separation(old: nn.Sequential, new: nn.Sequential, own: ClusterPoints) -> d
     """Return how far the clusters of new points are apart in the inputs, after each layer, and without training."""
     with torch.no_grad():
         distances, outputs = new[:2](own.new_x), new(own.new_x)
-        # The second layer as it began, on the first as it ended.
+        # The initial second layer on the final first layer.
         untrained = old[2:](distances)
     spaces = {"inputs": own.new_x, "first layer": distances, "second layer": outputs, "untrained": untrained}
     right = float((outputs.argmax(1) == own.new_y).double().mean())
@@ -274,7 +274,7 @@ TEXT = (
 
 
 def section(table: pd.DataFrame) -> Section:
-    """Return the section, or a sentence where nothing was measured."""
+    """Return the section, or a sentence if nothing was measured."""
     heading = "What a second layer does with distances"
     if table.empty:
         return Section(heading, (Prose(f"{TEXT}\n\nNo run of this experiment is recorded with these options."),))

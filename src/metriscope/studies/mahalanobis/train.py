@@ -49,7 +49,7 @@ def draw_problem(task: GaussianTask) -> DistanceProblem:
 
 
 def _draws(task: GaussianTask, trial: int = 0) -> tuple[list[int], list[int]]:
-    """Return how many numbers the author's program draws in each call up to a trial's, and the offset of each call."""
+    """Return how many numbers each call of the author's program draws, up to a trial, and the offset of each call."""
     dim = task.dim
     counts = [dim, dim * dim, task.samples * dim, *(2 * dim * dim, 2 * dim) * (trial + 1)]
     return counts, [0, *accumulate(cuda_advance(count, task.threads) for count in counts)]

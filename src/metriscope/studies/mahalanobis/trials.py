@@ -76,12 +76,12 @@ def truth(problem: DistanceProblem) -> TrainedDistance:
 
 
 def measured(spec: Measurement, run: Run) -> Result:
-    """Return one row per network, the eigenvalues of its metric, recovered eigenvalues, and errors of rewriting."""
+    """Return one row per network, the eigenvalues of its metric, recovered eigenvalues, and errors after rewriting."""
     return Result(tables_of(networks(run, spec.training), draw_problem(spec.training.task), spec))
 
 
 def tables_of(found: list[TrainedDistance], problem: DistanceProblem, spec: Measurement) -> dict[str, pd.DataFrame]:
-    """Return the tables of :func:`measured` for networks that are at hand."""
+    """Return the tables of :func:`measured` for the given networks."""
     rows, spectra, recovery = zip(*(_measured(network, problem, spec) for network in found), strict=True)
     ranked = [table for network, table in zip(found, spectra, strict=True) if network.activation in RANKED]
     rewritten = [_rewritten(network, problem, spec) for network in found if network.activation == "abs"]
@@ -104,7 +104,7 @@ def analytic_error(task: GaussianTask, points: int) -> float:
     gaussian = draw_problem(task).gaussian
     x = gaussian.sample(points, stream(task.seed, NAME, task.dim, "analytic", task.gaussian))
     centered = x - gaussian.mean
-    # Solved, not whitened: the network itself whitens, and the same computation twice would prove nothing.
+    # Computed by solving, not whitening: the network itself whitens, and comparing it with itself would prove nothing.
     true = (centered * torch.linalg.solve(gaussian.cov, centered.mT).mT).sum(1).sqrt()
     return relative_error(Mahalanobis.from_gaussian(gaussian.mean, gaussian.cov)(x), true)
 
@@ -173,7 +173,7 @@ def _measured(
 
 
 def relative(row: Any, dim: int, exact: float) -> dict[str, Any]:
-    """Return whether trials are exact, and their metrics over those of one lost direction; of a row or of columns."""
+    """Return whether trials are exact, and their metrics divided by those of one lost direction."""
     theory, test = one_lost(dim), row["test_mse"]
     return {
         "exact": row["train_mse"] < exact * theory.loss,
@@ -228,7 +228,7 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def best_trials(rows: pd.DataFrame) -> pd.DataFrame:
-    """Return the trial of least training loss for each dimension, start and activation."""
+    """Return the trial with the smallest training loss for each dimension, start and activation."""
     best = rows.groupby(["dim", "start", "activation"], sort=False)["train_mse"].idxmin()
     return rows.loc[best].reset_index(drop=True)
 
@@ -243,7 +243,7 @@ def curve(history: pd.DataFrame, dim: int, start: str, activation: str) -> tuple
 def epochs_saved(history: pd.DataFrame, dim: int, activation: str, start: str) -> np.ndarray:
     """Return, per trial, the recorded epoch at which the random start first reached the first loss of ``start``.
 
-    Infinite where it never did within the epochs that were run.
+    Infinity if it did not reach it within the epochs that were run.
     """
     epochs, losses = curve(history, dim, "random", activation)
     _, other = curve(history, dim, start, activation)
@@ -283,7 +283,7 @@ def kept_all(trials: pd.DataFrame) -> pd.DataFrame:
 
 
 def chance(spec: Chance) -> Result:
-    """Return mean |cosine| and eigenvalue error of each randomly rotated whitening."""
+    """Return the mean |cosine| and the eigenvalue error of each randomly rotated whitening."""
     task = spec.task
     cov = draw_problem(task).gaussian.cov
     factor = whitening_factor(cov)

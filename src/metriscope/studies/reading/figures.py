@@ -28,5 +28,11 @@ def differences(table: pd.DataFrame) -> Figure:
         strip(ax, groups, dict(zip(groups, CYCLE, strict=False)))
         ax.axvline(0, color="0.6", lw=0.8)
         ax.set(title=word, xlabel="nearest to the zero set less most activating")
-    caption = "Each dot is a data set, the mean of its networks; the large dot is the mean with its 95 % interval."
-    return Figure("reading-gaps", "What readings predict", to_svg(drawing, "reading-gaps"), caption)
+    caption = (
+        "Each dot is a data set, the mean of its networks; the large dot is the mean, the line its 95 % interval (of "
+        "under five: their range)."
+    )
+    means = [gaps(table, m).groupby("activation")["gap"].mean() for m in MEASURES]
+    worse, count = sum(int((mean < 0).sum()) for mean in means), sum(map(len, means))
+    heading = f"The points nearest to zero sets predict worse in {worse} of {count} comparisons"
+    return Figure("reading-gaps", heading, to_svg(drawing, "reading-gaps", focus=(0,)), caption)

@@ -1,7 +1,7 @@
 """The claim C32 as criteria, fixed before the numbers were seen.
 
-The unit is the data set: starts, depths and layers are averaged, because what is claimed of units in general must hold
-from one data set to the next.
+The unit is the data set: starts, depths and layers are averaged, because a claim about units in general must hold
+for any data set.
 """
 
 from __future__ import annotations
@@ -10,12 +10,12 @@ from typing import TYPE_CHECKING
 
 from metriscope.report import Evidence, mean_text
 from metriscope.studies.evidence import Above
-from metriscope.studies.judging import Criterion, Statement, Values
 from metriscope.studies.reading.plan import ACTIVATIONS, MEASURES, READINGS
 from metriscope.studies.tidy_tables import matching
+from metriscope.studies.verdicts import Criterion, Statement, Values
 
 if TYPE_CHECKING:
-    from metriscope.studies.judging import Tables
+    from metriscope.studies.verdicts import Tables
 
 __all__ = ["STATEMENTS"]
 

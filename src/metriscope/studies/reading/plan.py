@@ -52,7 +52,7 @@ class ReadNetworks:
     held: int = 1_000
     read: int = 10
     seed: int = 0
-    version: int = 1  # raised when the same request would end in other numbers
+    version: int = 1  # increased when the same request would give other numbers
     study: str = NAME
 
 
@@ -98,7 +98,7 @@ def plan(options: ReadingOptions) -> ReadingPlan:
     """
     given = given_numbers(options, TIMES, {"seeds": 1, "epochs": 1})
 
-    # This reads no file, but imports numpy, which a bad request need not wait for.
+    # Imported here, because it imports numpy: invalid options should be rejected before that.
     from metriscope.data import digest
 
     starts, steps = given.get("seeds", 3), given.get("epochs", 1_500)

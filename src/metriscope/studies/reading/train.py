@@ -39,7 +39,7 @@ class HeldOut(NamedTuple):
 
 @lru_cache(maxsize=2)
 def split(name: str, points: int, held: int, seed: int) -> HeldOut:
-    """Return points of a data set, standardized by the training points; images by one common deviation."""
+    """Return points of a data set, standardized by the training points; images with one deviation for all pixels."""
     found = data.load(name)
     names = np.unique(found.train.y)
     parts: list[tuple[Tensor, Tensor]] = []
@@ -76,7 +76,7 @@ def trained(job: ReadNetworks, points: HeldOut, start: int) -> nn.Sequential:
 def readings_of(
     z: Float[Tensor, "n k"], a: Float[Tensor, "n k"], generator: torch.Generator, count: int
 ) -> Mapping[str, Int64[Tensor, "r k"]]:
-    """Return the points that each way of reading shows for each unit.
+    """Return the points by which each way of reading describes each unit.
 
     >>> z = torch.tensor([[-3.0], [0.5], [2.0]])
     >>> found = readings_of(z, z.relu(), torch.Generator(), 1)
@@ -92,7 +92,7 @@ def readings_of(
 def ablation_effects(
     tail: Callable[[Tensor], Tensor], a: Float[Tensor, "h k"], mean: Float[Tensor, " k"], y: Int64[Tensor, " h"]
 ) -> Float[np.ndarray, "k c"]:
-    """Return the mean loss of log-odds of each class at its own points when a unit's activation is its mean.
+    """Return the mean fall of each class's log-odds, at its own points, when a unit's activation is set to its mean.
 
     NaN for a class without points.
     """

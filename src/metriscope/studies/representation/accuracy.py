@@ -1,7 +1,7 @@
-"""Tables of what the runs reached: accuracies, curves, tests between networks, and what is judged.
+"""Tables of the results of runs: accuracies, curves, tests between networks, and the rows that claims are judged by.
 
 Axes: S seeds, T observed epochs. Accuracies are shares in the runs' histories and per cent from here on.
-With starts of our own, networks of one seed share their first layer, and their runs are pairs; replayed starts share
+With our own starts, networks of one seed share their first layer, so their runs are paired; replayed starts share
 nothing.
 """
 
@@ -17,6 +17,7 @@ from jaxtyping import Float
 
 from metriscope.functional import Moments, cohens_d, holm, moments, paired_test, student_test, summarize, welch_test
 from metriscope.report import Block, Prose, Section, mean_text
+from metriscope.report.plots import FEW
 from metriscope.studies.representation.experiments import FEWEST, LOOKS
 from metriscope.studies.representation.plan import (
     BASE,
@@ -37,7 +38,7 @@ __all__ = [
     "placements", "printed", "recomputed", "section_of", "shapes", "summary",
 ]  # fmt: skip
 
-# The points of a density and its values; the points of curves and their values, seeds by points.
+# The points of a density and its values; the points of curves and their values (seeds by points).
 Density = tuple[Float[np.ndarray, " g"], Float[np.ndarray, " g"]]
 Curves = tuple[Float[np.ndarray, " t"], Float[np.ndarray, "s t"]]
 
@@ -76,7 +77,7 @@ def last_epochs(table: pd.DataFrame) -> pd.DataFrame:
 
 
 def by_seed(table: pd.DataFrame, along: str, column: str) -> Curves:
-    """Return the values of ``along``, and those of ``column`` as seeds by them; NaN where one is missing."""
+    """Return the values of ``along``, and an array of ``column``, seeds by these values; NaN where one is missing."""
     wide = table.pivot(index="seed", columns=along, values=column)
     return wide.columns.to_numpy(dtype=np.float64), wide.to_numpy(dtype=np.float64)
 
@@ -117,14 +118,14 @@ def summary(rows: pd.DataFrame) -> pd.DataFrame:
 
 
 def density(values: Float[np.ndarray, " n"], x: Float[np.ndarray, " g"]) -> Float[np.ndarray, " g"] | None:
-    """Return a kernel estimate of a distribution at some points; None for fewer than three values, or equal ones."""
+    """Return a kernel estimate of a distribution at some points; None for fewer than five values, or all equal."""
     from scipy.stats import gaussian_kde
 
-    return gaussian_kde(values)(x) if len(values) >= 3 and np.ptp(values) >= 1e-9 else None
+    return gaussian_kde(values)(x) if len(values) >= FEW and np.ptp(values) >= 1e-9 else None
 
 
 def shapes(rows: pd.DataFrame, asked: RepresentationComparing) -> dict[tuple[str, str], Density]:
-    """Return the distribution of accuracies by setting and network where there is one, with 1 as its largest value."""
+    """Return the distribution of accuracies by setting and network, where defined, with 1 as its largest value."""
     found = {}
     for (setting, network), part in rows.groupby(["setting", "network"], sort=False):
         values = part["test_accuracy"].to_numpy(dtype=np.float64)
@@ -167,9 +168,9 @@ def _pair(rows: pd.DataFrame, a: str, b: str) -> dict[str, object] | None:
 def recomputed(asked: RepresentationComparing) -> pd.DataFrame:
     """Return each printed test beside Student's t from the printed means, of table 2 and of section 6 with the notes.
 
-    The last is given twice: with the printed deviations taken as divided by n - 1, since the paper does not say
-    otherwise, and as divided by n, numpy's default. d from t is t sqrt(2 / n), which ties a printed d to the t it
-    was computed from.
+    The last is given twice: assuming that printed deviations were divided by n - 1, since the paper does not say
+    otherwise, and by n, numpy's default. Cohen's d follows from t as t sqrt(2 / n), so a printed d shows from which t
+    it was computed.
     """
     known = printed("test_accuracy").set_index(["column", "network"])
     later = pd.concat([known.loc["section 6"], known.loc["notes"]])
@@ -190,8 +191,8 @@ def recomputed(asked: RepresentationComparing) -> pd.DataFrame:
 def judged(rows: pd.DataFrame, dead: pd.DataFrame, settings: Sequence[Setting]) -> pd.DataFrame:
     """Return the runs that each claim is judged by: one row per claim, network and seed.
 
-    They are those of the setting nearest to the paper's protocol in which enough runs of the networks that a claim
-    compares are finished. ``never`` is the share of a run's outputs that no training image activates at the end.
+    They are the runs of the setting nearest to the paper's protocol that has enough finished runs of the networks that
+    a claim compares. ``never`` is the share of a run's outputs that no training image activates at the end.
     """
     counts = {s: Counter(map(str, matching(rows, setting=str(s))["network"])) for s in settings}
     ends = last_epochs(matching(dead, layer="output", part="train"))
@@ -205,12 +206,12 @@ def judged(rows: pd.DataFrame, dead: pd.DataFrame, settings: Sequence[Setting]) 
 
 
 def _chosen(counts: Mapping[Setting, Counter[str]]) -> Iterator[tuple[str, Setting, tuple[str, ...]]]:
-    """Yield each claim with the setting that it is judged in, and the networks that it compares there."""
+    """Yield each claim with the setting in which it is judged, and the networks that it compares there."""
     for claim, groups in NEEDED.items():
         for names in groups:
             fitting = [setting for setting, found in counts.items() if set(found) >= set(names)]
             yield from ((claim, setting, names) for setting in _nearest(fitting, counts, names))
-    # Networks with a distance layer are compared with the baselines of the same setting, whichever of them were run.
+    # Networks with a distance layer are compared with the baselines of the same setting, if these were run.
     names = ("relu", "abs", *DISTANCES)
     either = [s for s, found in counts.items() if found.keys() & {"relu", "abs"} and found.keys() & set(DISTANCES)]
     yield from (("C16", setting, names) for setting in _nearest(either, counts, names))
@@ -219,7 +220,7 @@ def _chosen(counts: Mapping[Setting, Counter[str]]) -> Iterator[tuple[str, Setti
 def _nearest(
     fitting: Sequence[Setting], counts: Mapping[Setting, Counter[str]], names: Sequence[str]
 ) -> Sequence[Setting]:
-    """Return the setting nearest to the paper's with enough runs of each network; else the one with most runs."""
+    """Return the setting nearest to the paper's with enough runs of each network; otherwise the one with most runs."""
     needed = {s: LOOKS[0][0] if s.protocol else FEWEST for s in fitting}
     enough = [s for s in fitting if all(counts[s][name] >= needed[s] for name in names)]
     most = sorted(fitting, key=lambda s: sum(counts[s][name] for name in names), reverse=True)
@@ -229,7 +230,7 @@ def _nearest(
 def epoch_reached(epochs: np.ndarray, values: np.ndarray, goal: float) -> float:
     """Return the epoch at which a curve first reaches the value ``goal``; NaN where it never does.
 
-    Between observed epochs the curve is taken to be linear in the logarithm of epoch + 1.
+    Between observed epochs the curve is assumed to be linear in the logarithm of epoch + 1.
 
     >>> round(epoch_reached(np.array([0.0, 9.0, 99.0]), np.array([0.0, 0.0, 1.0]), 0.5), 1)
     30.6
@@ -268,7 +269,7 @@ def placements(table: pd.DataFrame, settings: Sequence[Setting]) -> pd.DataFrame
 
 
 def pixels_compared(runs: Sequence[TrainedNetwork], settings: Sequence[Setting]) -> pd.DataFrame:
-    """Return raw pixels beside each other form at equal epochs and data: accuracies in per cent, paired by start."""
+    """Return raw pixels beside each other form of pixels, at equal epochs and data: accuracies in per cent by start."""
     rows = []
     for start in dict.fromkeys(run.job.replay for run in runs if run.job.pixels != "raw"):
         table = histories([run for run in runs if run.job.replay == start])
@@ -297,7 +298,7 @@ def _at_equal_epochs(table: pd.DataFrame, raw: Setting, other: Setting, network:
 
 
 def columns_compared(rows: pd.DataFrame, settings: Sequence[Setting], asked: RepresentationComparing) -> pd.DataFrame:
-    """Return how far our means by the protocol lie from table 2 and from §6 with the notes, over steady networks."""
+    """Return the distance of our protocol means from table 2, and from §6 with the notes, for steady networks."""
     theirs = printed("test_accuracy").set_index(["column", "network"])["mean"]
     groups = {"table 2": ("table 2",), "section 6 and notes": ("section 6", "notes")}
     found = []
@@ -312,7 +313,7 @@ def columns_compared(rows: pd.DataFrame, settings: Sequence[Setting], asked: Rep
 
 
 def follow(tests: pd.DataFrame, asked: RepresentationComparing) -> pd.DataFrame:
-    """Return how many printed t follow from the printed means of each column."""
+    """Return how many printed t values follow from the printed means of each column."""
     rows = []
     for column in ("table 2", "section 6", "section 6, sd of n"):
         # Reversed order reverses the sign of t; d gives the t that was computed where the printed t was miscopied.
@@ -323,7 +324,7 @@ def follow(tests: pd.DataFrame, asked: RepresentationComparing) -> pd.DataFrame:
 
 
 def section_of(heading: str, text: str, missing: str, *found: Block | None) -> Section:
-    """Return a section with the blocks that there are, or with a sentence on what is missing where there is none."""
+    """Return a section with the blocks that are not None or, if there are none, with a sentence on what is missing."""
     kept = tuple(block for block in found if block is not None)
     return Section(heading, (Prose(text), *(kept or (Prose(missing),))))
 

@@ -4,7 +4,7 @@ Axes: N images, K hidden units, C classes (outputs). Measured in float64 on trai
 
 Oursland (2025, §6.1) defines z_c as the center that minimizes the distances within a class while it maximizes those to
 the other classes, and not-z_c as the opposite. Here both are points on the axis of an output, its pre-activation: with
-r(z) = mean |z - own| / mean |z - others|, z_c has the least r and not-z_c the largest. The hyperplane is at zero.
+r(z) = mean |z - own| / mean |z - others|, z_c has the smallest r and not-z_c the largest. The hyperplane is at zero.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from metriscope.report import Evidence, Section, Table, interval, mean_text, num
 from metriscope.rng import derive
 from metriscope.runs import Result
 from metriscope.studies.evidence import Above, Below, Region
-from metriscope.studies.judging import Criterion, Statement, Values
 from metriscope.studies.representation.accuracy import over_seeds, section_of
 from metriscope.studies.representation.experiments import DRAWS, Centers
 from metriscope.studies.representation.plan import RepresentationTraining, title
 from metriscope.studies.representation.train import tagged
+from metriscope.studies.verdicts import Criterion, Statement, Values
 
 __all__ = ["STATEMENT", "centers", "correlation", "gather", "outputs", "rank_correlations", "read", "section"]
 
@@ -46,14 +46,14 @@ def centers(own: Float[np.ndarray, " n"], others: Float[np.ndarray, " m"]) -> tu
     """Return z_c and not-z_c on one axis.
 
     Between two neighboring values both means are linear in z, so their ratio is monotone, and beyond all values it
-    tends to 1: its least and its largest value are taken at values of the data.
+    tends to 1. So its smallest and its largest value are at values of the data.
 
     >>> centers(np.array([0.0, 1.0, 2.0]), np.array([9.0, 10.0, 11.0]))
     (1.0, 10.0)
     """
     z = np.concatenate([own, others])
     inner, outer = _mean_distance(z, own), _mean_distance(z, others)
-    # Compared without a division: a class may have the same value for all its images.
+    # Compared without division: a class may have the same value for all its images.
     angle = np.arctan2(inner, outer)
     return float(z[angle.argmin()]), float(z[angle.argmax()])
 
@@ -63,7 +63,7 @@ def outputs(z: Float[np.ndarray, "n c"], labels: Int[np.ndarray, " n"]) -> pd.Da
 
     ``to center`` is the distance of the hyperplane z = 0 from z_c in standard deviations of the class along the output,
     ``to anticenter`` that from not-z_c in standard deviations of the other classes, in whose middle it lies. ``nearer``
-    is 1 where the hyperplane is nearer to z_c than to not-z_c, in whatever unit.
+    is 1 where the hyperplane is nearer to z_c than to not-z_c, which does not depend on the unit.
     """
     rows = []
     for c in range(z.shape[1]):
@@ -95,7 +95,7 @@ def correlation(z: Float[np.ndarray, "n k"]) -> float:
 
 
 def read(asked: Centers, model: nn.Sequential, x: Tensor, y: Tensor) -> Result:
-    """Return the centers of one network's outputs, and how correlated its hidden and its output projections are."""
+    """Return the centers of one network's outputs, and the correlations of its hidden and its output projections."""
     hidden = model[0](x)
     found = [part.detach().double().numpy() for part in (hidden, model[1:3](hidden))]
     correlated = dict(zip(COLUMNS["projections"], map(correlation, found), strict=True))
@@ -105,9 +105,9 @@ def read(asked: Centers, model: nn.Sequential, x: Tensor, y: Tensor) -> Result:
 def gather(
     found: Sequence[tuple[RepresentationTraining, Mapping[str, pd.DataFrame]]], runs: pd.DataFrame
 ) -> dict[str, pd.DataFrame]:
-    """Return the tables of many networks, each row with the columns of its training, and what predicts accuracy.
+    """Return the tables of many networks, each row with the columns of its training, and correlations with accuracy.
 
-    A network counts in the setting nearest to the paper's that it was measured in.
+    Of each network, the setting nearest to the paper's in which it was measured is used.
     """
     best = {job.model: job.setting for job, _ in sorted(found, key=lambda pair: pair[0].setting.closeness)}
     kept = [(job, tables) for job, tables in found if job.setting == best[job.model]]
@@ -118,8 +118,8 @@ def gather(
 def rank_correlations(projections: pd.DataFrame, runs: pd.DataFrame) -> pd.DataFrame:
     """Return Spearman's correlation, over networks, of the mean |correlation| of projections with test accuracy.
 
-    One row per setting and kind of projection. A network counts once, with its means over seeds; the 95 % interval is
-    a percentile bootstrap over networks.
+    One row per setting and kind of projection. Each network is one point, with its means over seeds; the 95 % interval
+    is a percentile bootstrap over networks.
     """
     where = ["setting", "network"]
     means = projections.groupby(where, sort=False)[list(COLUMNS["projections"])].mean()
@@ -141,7 +141,7 @@ def _spearman(pairs: Float[np.ndarray, "n 2"]) -> dict[str, float]:
     ranks = rankdata(np.concatenate([pairs[None], drawn]), axis=1)
     ranks = ranks - ranks.mean(1, keepdims=True)
     products = (ranks[..., 0] * ranks[..., 1]).sum(1)
-    # Undefined where all networks, or all that are drawn, are alike.
+    # Undefined if all networks, or all that are drawn, have equal values.
     with np.errstate(invalid="ignore"):
         found = products / np.sqrt(np.square(ranks).sum(1).prod(1))
     defined = found[1:][np.isfinite(found[1:])]
@@ -167,7 +167,7 @@ def _criteria(network: str, distance: bool) -> tuple[Criterion, Criterion]:
 
 
 def _notes(tables: Mapping[str, pd.DataFrame]) -> str:
-    """Say whether decorrelated projections go with accuracy."""
+    """Return sentences on whether decorrelated projections go with higher accuracy."""
     parts = [
         f"{row['projections']} projections {number(row['rank correlation'])} {interval(row['low'], row['high'])} "
         f"({row['networks']} networks; {row['setting']})"

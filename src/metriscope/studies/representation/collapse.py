@@ -1,4 +1,4 @@
-"""The factorial experiment on ReLU2: networks from several starts, trained side by side, and observed as outputs die.
+"""The factorial experiment on ReLU2: networks from several starts, trained together, and observed while outputs die.
 
 Axes: S starts, N images, K hidden units, C outputs. Epoch ``e`` is the network after ``e`` steps.
 The unit of replication is the start; every contrast is taken within a start.
@@ -76,7 +76,7 @@ def _training(cell: CollapseCell, number: int) -> RepresentationTraining:
 
 
 def lifted(model: nn.Sequential, x: Float[Tensor, "n d"], lift: float) -> dict[str, Tensor]:
-    """Return the network's state with a bias in the second layer, ``lift`` deviations of the output pre-activations."""
+    """Return the network's state with a second-layer bias of ``lift`` deviations of the output pre-activations."""
     with torch.no_grad():
         z = model[:3](x)
     return {**model.state_dict(), "2.bias": torch.full((z.shape[1],), lift * float(z.std()))}
@@ -92,8 +92,8 @@ def _network(cell: CollapseCell, number: int, x: Float[Tensor, "n d"]) -> Classi
 def pushes(z: Float[Tensor, "n c"], y: Int[Tensor, " n"]) -> tuple[Float[Tensor, " c"], Float[Tensor, " c"]]:
     """Return how much cross-entropy pushes each ReLU output up (its targets) and down (all other images).
 
-    ``z``: pre-activations. Both are means over images of the loss's derivative by the pre-activations, which is zero
-    where these are negative. Without ReLU both sums over outputs are equal on every image.
+    ``z`` are pre-activations. Both are means over images of the loss's derivative with respect to the pre-activations,
+    which is zero where these are negative. Without ReLU, both sums over outputs would be equal on every image.
 
     >>> up, down = pushes(torch.tensor([[1.0, 1.0], [1.0, -1.0]]), torch.tensor([0, 1]))
     >>> up.tolist(), [round(value, 3) for value in down.tolist()]
@@ -105,7 +105,7 @@ def pushes(z: Float[Tensor, "n c"], y: Int[Tensor, " n"]) -> tuple[Float[Tensor,
 
 
 def even(up: Float[Tensor, " c"], down: Float[Tensor, " c"]) -> Float[Tensor, " c"]:
-    """Return the factor for the targets of each output that makes both pushes equal; 1 where there is no target.
+    """Return, per output, the factor of its targets that makes both pushes equal; 1 for an output without targets.
 
     >>> even(torch.tensor([0.25, 0.0]), torch.tensor([0.5, 0.5]))
     tensor([2., 1.])
@@ -120,7 +120,7 @@ def _pre_activations(network: Classifier, x: Float[Tensor, "n d"]) -> Float[Tens
 
 
 def _advance(cell: CollapseCell, networks: list[Classifier], task: CollapseTask, span: tuple[int, int]) -> None:
-    """Train from one epoch to another; to even the pushes, they are measured before every step."""
+    """Train from one epoch to another; if pushes are evened, they are measured before every step."""
     for epochs, rate in rates(cell, *span):
         for _ in range(epochs if cell.evened else 1):
             for network in networks if cell.evened else ():
@@ -161,7 +161,7 @@ EMPTY = {
 
 
 class Tabled(Protocol):
-    """A run or a record of one."""
+    """A run, or the record of a run."""
 
     def table(self, name: str) -> pd.DataFrame:
         """Return a table by its name."""
@@ -174,9 +174,9 @@ def asked(seed: int) -> tuple[CollapseCell, ...]:
 
 
 def find(plan: RepresentationPlan, driver: Driver) -> tuple[dict[CollapseCell, Tabled], str]:
-    """Return the cells that there are and where they are from: runs, or records that come with the package.
+    """Return the available cells and their origin: runs, or records that come with the package.
 
-    Training takes half an hour, so cells are trained only where all networks of the paper's protocol are asked for.
+    Training takes half an hour, so cells are trained only if all networks of the paper's protocol are asked for.
     """
     wanted = asked(plan.seed)
     if plan.profile == "paper" and {m for part in plan.parts for m in part.models} == set(MODELS):
@@ -249,8 +249,8 @@ def _series(found: Iterable[tuple[CollapseCell, Tabled]], name: str) -> pd.DataF
 def _contrasts(rows: pd.DataFrame, factors: Mapping[str, str]) -> Iterator[tuple[str, str, pd.Series]]:
     """Yield each factor, the factor it interacts with (or none), and a column of weights, one per row of one start.
 
-    The weights of a main effect give the mean over cells with the factor on, less that with it off; those of an
-    interaction give how much larger that difference is where the other factor is on.
+    The weights of a main effect give the mean over cells with the factor on, minus the mean with it off. Those of an
+    interaction give how much larger this difference is where the other factor is on.
     """
     signs = {name: rows[name].map({True: 1.0, False: -1.0}) for name in factors}
     count = 2 ** len(factors)
@@ -263,7 +263,7 @@ def _contrasts(rows: pd.DataFrame, factors: Mapping[str, str]) -> Iterator[tuple
 def effects(rows: pd.DataFrame, factors: Mapping[str, str] = FACTORS) -> pd.DataFrame:
     """Return main effects and two-factor interactions on each outcome, with 95 % t intervals over starts.
 
-    ``rows`` has one row per cell and start, and a column of truth values for each factor. Holm's correction is over the
+    ``rows`` has one row per cell and start, and a boolean column for each factor. Holm's correction is over the
     effects on one outcome.
     """
     found = []
@@ -273,7 +273,7 @@ def effects(rows: pd.DataFrame, factors: Mapping[str, str] = FACTORS) -> pd.Data
             # Rounded, because sums of equal shares differ in their last digits.
             values = (weights * rows[outcome]).groupby(rows["seed"]).sum().round(9)
             mean = summarize(values)
-            # Where no start differs from another there is no spread, and no test.
+            # If all starts are equal, there is no spread, and no test.
             t = math.sqrt(mean.count) * abs(mean.mean) / mean.sd if mean.sd > 0 else math.nan
             p = 2 * float(stats.t.sf(t, mean.count - 1))
             line = {"outcome": outcome, "factor": factor, "with": other, "starts": mean.count, "p": p}

@@ -14,11 +14,11 @@ from metriscope.report import Details, Evidence, Figure, Prose, Section, Table, 
 from metriscope.report.plots import band, strip
 from metriscope.report.style import COLORS, CYCLE, INK, figure, legend
 from metriscope.studies.evidence import Above, Below
-from metriscope.studies.judging import Criterion, Statement, Values
 from metriscope.studies.representation.accuracy import by_seed, section_of
 from metriscope.studies.representation.experiments import BALANCE, EVENED, FACTORS, RATES, WARM, CollapseCell
 from metriscope.studies.representation.plan import PIXELS, title
 from metriscope.studies.tidy_tables import matching
+from metriscope.studies.verdicts import Criterion, Statement, Values
 
 __all__ = ["STATEMENT", "section"]
 

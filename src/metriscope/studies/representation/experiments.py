@@ -1,4 +1,4 @@
-"""What is measured on trained networks, and what the experiments on collapse and perturbations ask for.
+"""Specifications of what is measured on trained networks, and of the experiments on collapse and perturbations.
 
 This module loads no tensor library.
 """
@@ -20,9 +20,9 @@ from metriscope.studies.representation.plan import (
 )
 
 __all__ = [
-    "BALANCE", "DRAWS", "EVENED", "FACTORS", "FEWEST", "LOOKS", "NETWORKS", "PROGRAM", "RATES", "TEXT", "WARM",
-    "Centers", "CollapseCell", "Identifying", "Perturbing", "Prototypes", "PublishedLevels", "baselines", "cells",
-    "controls", "judged_levels", "per_cent", "published_runs", "tuning",
+    "ALL", "BALANCE", "DRAWS", "EVENED", "FACTORS", "FEWEST", "LOOKS", "NETWORKS", "PROGRAM", "RATES", "TEXT", "WARM",
+    "Centers", "CollapseCell", "Identifying", "Perturbing", "Prototypes", "PublishedLevels", "SingleUnits",
+    "baselines", "cells", "controls", "judged_levels", "per_cent", "published_runs", "tuning",
 ]  # fmt: skip
 
 
@@ -44,8 +44,8 @@ class Perturbing:
 class Prototypes:
     """What the distance layer of a trained network has learned, on a sample of training images.
 
-    ``drawn`` asks for the prototypes as images too. ``start`` is the standard deviation of their initial entries;
-    ``fewest`` is the smallest number of units of which a rank correlation is taken.
+    With ``drawn``, the prototypes are also computed as images. ``start`` is the standard deviation of their initial
+    entries; ``fewest`` is the smallest number of units for which a rank correlation is computed.
     """
 
     training: RepresentationTraining
@@ -58,9 +58,9 @@ class Prototypes:
 
 
 # Looks at a growing number of runs by the paper's protocol: how many runs of each network, and the level of the tests.
-# The levels add up to 0.05, so that looking three times makes no more errors than looking once.
+# The levels add up to 0.05, so that three looks together make an error no more often than a single test at level 0.05.
 LOOKS = ((5, 0.005), (10, 0.015), (20, 0.03))
-# The least number of runs by another protocol, which are tested once: with two, the spread is hardly known.
+# The smallest number of runs by another protocol, which are tested once: with two, the spread is hardly known.
 FEWEST = 3
 
 
@@ -80,12 +80,13 @@ class Centers:
 
 @dataclass(frozen=True)
 class Identifying:
-    """How replayed starts are shown to be the published ones, on one network whose runs differ a lot.
+    """How replayed starts are shown to be the published ones, on one network whose runs differ much.
 
-    Sets of as many runs are drawn ``draws`` times from runs with starts of our own, or from the replayed runs where
-    there are fewer than ``fewest`` of those. The starts are identified if sets as close to the printed numbers as the
-    replayed one have a probability below ``alpha``; ``parts`` of the images on which dead outputs may have been counted
-    share it. Fewer than ``least`` replayed runs are not compared. Printed numbers are multiples of ``rounding``.
+    Sets with the same number of runs are drawn ``draws`` times from runs with our own starts, or from the replayed
+    runs if there are fewer than ``fewest`` of our own. The starts are identified if sets as close to the printed
+    numbers as the replayed one have a probability below ``alpha``; ``parts`` of the images on which dead outputs may
+    have been counted share it. With fewer than ``least`` replayed runs there is no comparison. Printed numbers are
+    multiples of ``rounding``.
     """
 
     network: str = "relu2"
@@ -151,6 +152,24 @@ class PublishedLevels:
         return {"scale": shares, "clip": shares, "offset": tuple(moved)}
 
 
+# Stands for all units where a table has one row per unit.
+ALL = -1
+
+
+@dataclass(frozen=True)
+class SingleUnits:
+    """How many images a network gets right with one hidden unit perturbed, for each of them, and with all of them."""
+
+    training: RepresentationTraining
+    levels: tuple[tuple[str, tuple[float, ...]], ...] = (
+        ("scale", (*_SCALES[:-1], 0.5, 1.0, 2.0, 5.0, 10.0)), ("clip", (*_CLIPS, 1.0)),
+        ("offset", (*_BELOW[1:], 0.0, *_ABOVE)),
+    )  # fmt: skip
+    definition: str = PROGRAM
+    sample: int | None = None
+    study: str = NAME
+
+
 def per_cent(level: float) -> str:
     """Return a level in per cent.
 
@@ -161,12 +180,12 @@ def per_cent(level: float) -> str:
 
 
 def judged_levels(training: RepresentationTraining) -> PublishedLevels:
-    """Return what C17 needs to know of a network that was not replayed."""
+    """Return the measurement that C17 needs of a network that was not replayed."""
     return PublishedLevels(training, _JUDGED, definitions=(PROGRAM,), steps=0, offsets=())
 
 
 def published_runs(models: Iterable[str], sha256: str) -> tuple[PublishedLevels, ...]:
-    """Return the measurements of the paper's own runs, of those of its networks that are asked for."""
+    """Return the measurements of the paper's own runs, for those of its networks that are asked for."""
     asked, shared = set(models), (PAPER.data, PAPER.train_size, "raw", PAPER.epochs, PAPER.seed, sha256)
     return tuple(
         PublishedLevels(RepresentationTraining(model, number, *shared, replay=PERTURBED))
@@ -176,16 +195,17 @@ def published_runs(models: Iterable[str], sha256: str) -> tuple[PublishedLevels,
     )
 
 
-# Off is the paper's protocol: a constant rate, raw pixels, plain cross-entropy, no bias in the second layer.
+# With all factors off this is the paper's protocol: a constant rate, raw pixels, plain cross-entropy, no bias in the
+# second layer.
 FACTORS = {"warm": "warm-up", "unit": "unit pixels", "balanced": "target × 9", "lifted": "positive bias"}
 EVENED = "evened pushes"
-# For each output one label in ten is its own: the gradient of a target counts as much as those of the nine others.
+# One label in ten belongs to each output: with this factor its gradient weighs as much as those of the nine others.
 BALANCE = 9.0
 # The paper's rate on raw pixels. On unit pixels, of the rates tried, the one after which ReLU's training loss is
 # nearest to that on raw pixels (see ``tuning``): both forms then train the baseline equally far.
 RATES = {"raw": 1e-3, "unit": 1.0}
 TRIED = (0.03, 0.1, 0.3, 1.0)
-# A start that no cell uses.
+# The number of a start that no cell uses.
 TUNED = 5
 # Warm-up: the rate rises linearly over the first tenth of training.
 WARM = 10
@@ -275,11 +295,11 @@ def baselines(base: CollapseCell) -> Iterator[CollapseCell]:
 
 
 def controls(base: CollapseCell) -> Iterator[CollapseCell]:
-    """Yield cells that tell the factors from what else they change.
+    """Yield cells that separate the factors from side effects.
 
     With nine times the target's gradient, the outputs of every image are pushed up nine times as much as down, and grow
-    without bound. So there are cells with evened pushes, which remove the claimed cause and add nothing; and smaller
-    steps, without any factor and with balanced gradients.
+    without bound. So there are cells with evened pushes, which remove the claimed cause and change nothing else, and
+    cells with smaller steps, without any factor and with balanced gradients.
     """
     for pixels, lr in RATES.items():
         plain = replace(base, model="relu2", pixels=pixels)

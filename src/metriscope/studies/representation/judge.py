@@ -1,7 +1,7 @@
 """The claims C12 to C17, C26 and C27 as criteria on the tables, and the numbers beside those that the sources print.
 
 Networks are compared as two groups of runs, by Welch's test: replayed starts of different networks share nothing, and
-where starts of our own share their first layer, leaving that aside makes no error more likely. Runs by the paper's
+where our own starts share their first layer, ignoring this makes no error more likely. Runs by the paper's
 protocol are tested at 5, 10 and 20 runs of each network. Accuracies are per cent of test images; the table ``judged``
 has, for each claim, the runs of the setting nearest to the paper's protocol that has enough.
 """
@@ -16,7 +16,6 @@ import pandas as pd
 
 from metriscope.report import Evidence, mean_text
 from metriscope.studies.evidence import Above, Below, Region, Within
-from metriscope.studies.judging import Criterion, Look, Statement, Values
 from metriscope.studies.representation.accuracy import last_epochs, printed
 from metriscope.studies.representation.centers import STATEMENT as CENTERS
 from metriscope.studies.representation.collapse_page import STATEMENT as COLLAPSE
@@ -25,13 +24,14 @@ from metriscope.studies.representation.perturbations_page import perturbation_st
 from metriscope.studies.representation.plan import BASE, DISTANCES, title
 from metriscope.studies.representation.units import INACTIVE
 from metriscope.studies.tidy_tables import matching
+from metriscope.studies.verdicts import Criterion, Look, Statement, Values
 
 __all__ = ["STATEMENTS"]
 
 Tables = Mapping[str, pd.DataFrame]
 
 SOURCE = "Oursland 2025"
-# Why a margin is what it is.
+# Reasons for the margins.
 POINT = "The columns that the paper prints for one network differ by up to about a point."
 TENFOLD = "Ten times what counts as the same."
 TENTH = "One of ten outputs."
@@ -44,7 +44,7 @@ BASELINES = ("relu", "abs")
 
 
 def _difference(claim: str, a: str, b: str, region: Region, why: str, test: str = "mean", **more: Any) -> Criterion:
-    """Return the criterion that one network's mean accuracy less another's lies in a region.
+    """Return the criterion that one network's mean accuracy minus another's lies in a region.
 
     With the test "spread", the criterion is on the ratio of the two standard deviations over seeds.
     """
@@ -84,7 +84,7 @@ def _distance() -> tuple[Criterion, ...]:
 
 
 def _runs(rows: pd.DataFrame) -> str:
-    """Say where a claim was judged, and how many runs of each network there were."""
+    """Return a sentence on the setting in which a claim was judged, and on the number of runs of each network."""
     parts = []
     for setting, part in rows.groupby("setting", sort=False):
         counts = part.groupby("network", sort=False)["seed"].nunique()
@@ -93,7 +93,7 @@ def _runs(rows: pd.DataFrame) -> str:
 
 
 def _beside(claim: str) -> Callable[[Tables], tuple[Evidence, ...]]:
-    """Return the function that puts each network's accuracy beside every printed one."""
+    """Return a function that returns each network's accuracy beside every printed one."""
 
     def evidence(tables: Tables) -> tuple[Evidence, ...]:
         rows = []
@@ -124,7 +124,7 @@ def _collapse_evidence(tables: Tables) -> tuple[Evidence, ...]:
 
 
 def _distance_notes(tables: Tables) -> str:
-    """Say how far prototypes have moved, which is another question than whether the networks do well."""
+    """Return sentences on how far prototypes have moved, a different question from how accurate networks are."""
     judged, places = matching(tables["judged"], claim="C16"), tables["places"]
     own = places[places["setting"].isin(set(judged["setting"]))]
     if own.empty:

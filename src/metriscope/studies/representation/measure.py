@@ -31,6 +31,7 @@ from metriscope.studies.representation.experiments import (
     Perturbing,
     Prototypes,
     PublishedLevels,
+    SingleUnits,
     judged_levels,
     published_runs,
 )
@@ -48,10 +49,10 @@ PLANES = ("output", "class", "mean", "sd", "distance", "inside")
 class RepresentationResults:
     """Tidy tables by name, and arrays that the figures show; a table without rows was not measured.
 
-    ``settings``: the nearest to the paper's protocol first. ``test_sizes``: the number of test images by data set.
-    ``shapes``: by setting and network, the distribution of test accuracies. ``beside``: recorded runs by the paper's
-    protocol, where the runs themselves are not. ``seen``: by network, the class means and
-    the prototypes as images. ``alphas``: by network, the weights of its hidden units in each class's distance.
+    ``settings`` are ordered from the nearest to the paper's protocol. ``test_sizes`` are the numbers of test images by
+    data set. ``shapes`` are the distributions of test accuracies by setting and network. ``beside`` are recorded runs
+    by the paper's protocol, if this call has none. ``seen`` are the class means and the prototypes as images, by
+    network. ``alphas`` are the weights of the hidden units in each class's distance, by network.
     """
 
     tables: Mapping[str, pd.DataFrame]
@@ -75,7 +76,7 @@ class RepresentationResults:
         return rows.set_index("seed")["test_accuracy"]
 
     def curve(self, setting: Setting, network: str, name: str) -> Curves:
-        """Return observed epochs, and a loss or an error of shape (seeds, epochs); zero errors become one image."""
+        """Return observed epochs, and losses or errors, seeds by epochs; an error of 0 becomes that of one image."""
         part, _, what = name.partition("_")
         rows = matching(self.tables["histories"], setting=str(setting), network=network)
         epochs, values = accuracy.by_seed(rows, "epoch", name if what == "loss" else f"{part}_accuracy")
@@ -88,21 +89,21 @@ class RepresentationResults:
 def measure(plan: plans.RepresentationPlan, runs: Finished, driver: Driver) -> RepresentationResults:
     """Return what the finished runs show; with a budget, some may be missing.
 
-    Trainings of the plan that were not done because they are recorded count as runs without weights. Where the plan
-    is not the paper's protocol, all recorded runs that are stand beside it, and claims are judged by them where there
+    Trainings of the plan that were skipped because they are recorded count as runs without weights. If the plan is not
+    the paper's protocol, all recorded runs by that protocol are shown beside it, and claims are judged by them if there
     are enough.
     """
     done = [TrainedNetwork(j, runs[j].table("history"), runs[j].table("dead"), runs[j]) for j in runs]
     known = driver.recorded(job for job in plan.asked() if job not in runs)
     kept = [TrainedNetwork(job, record.table("history"), record.table("dead")) for job, record in known.items()]
     found = ordered(compared([*done, *kept]))
-    # Replays of the perturbation paper are measured by its definitions, and are no part of the other paper's tables.
+    # Replays of the perturbation paper are measured by its definitions, and do not belong to the other paper's tables.
     apart = tuple(run for run in done if run.job.replay == PERTURBED)
     short = f"The budget ended before all was done: {len(done)} of {runs.asked} runs are finished and shown."
     notes = [short] if len(done) < runs.asked else []
     if kept:
         notes.append(f"{len(kept)} runs are shown from records and were not repeated; `--retrain` trains them.")
-    # Thousands of small products: several threads for each cost more than they save, far more on a busy machine.
+    # There are thousands of small products: several threads for each cost more time than they save.
     with threadpool_limits(limits=1):
         results = Measurer(plan, found, driver).results((*plan.deviations(), *notes))
         replayed = Measurer(plan, apart, driver).replayed()
@@ -111,12 +112,12 @@ def measure(plan: plans.RepresentationPlan, runs: Finished, driver: Driver) -> R
 
 
 def compared(runs: Iterable[TrainedNetwork]) -> list[TrainedNetwork]:
-    """Return the runs that this study compares: those with the perturbation paper's starts are another experiment's."""
+    """Return the runs that this study compares: those with the perturbation paper's starts are left out."""
     return [run for run in runs if run.job.replay != PERTURBED]
 
 
 def _beside_records(results: RepresentationResults, driver: Driver) -> RepresentationResults:
-    """Return results with the recorded runs of the paper's protocol beside them, which judge claims where they can."""
+    """Return results beside the recorded runs of the paper's protocol, which decide the claims if they suffice."""
     records = [r for r in _of(read(shipped(plans.NAME)), "Training") if _training(r.spec).setting.protocol]
     beside = recorded(records)
     if not beside.settings:
@@ -129,7 +130,7 @@ def _beside_records(results: RepresentationResults, driver: Driver) -> Represent
 
 
 def recorded(records: Sequence[Record]) -> RepresentationResults:
-    """Return what records of finished runs show, whose weights were not kept."""
+    """Return the results from records of finished runs, whose weights were not kept."""
     trained = [TrainedNetwork(_training(r.spec), r.table("history"), r.table("dead")) for r in _of(records, "Training")]
     levels = [(_training(r.spec["training"]), r.table("levels")) for r in _of(records, "Perturbing")]
     layers = [(_training(r.spec["training"]), r.frames) for r in _of(records, "Prototypes") if r.tables]
@@ -148,25 +149,33 @@ def _of(records: Iterable[Record], kind: str) -> list[Record]:
 
 
 def _training(spec: Mapping[str, Any]) -> RepresentationTraining:
-    """Return the training that a specification describes; older ones lack fields that have since been added."""
+    """Return the training that a specification describes; older specifications lack fields that were added later."""
     known = {f.name for f in fields(RepresentationTraining)} - {"rare"}
     return RepresentationTraining(**{name: value for name, value in spec.items() if name in known})
 
 
 def ordered(runs: Iterable[TrainedNetwork]) -> tuple[TrainedNetwork, ...]:
-    """Return runs with the setting nearest to the paper's first, then as architectures are listed, then by seed."""
+    """Return runs with the setting nearest to the paper's first, then in the order of architectures, then by seed."""
     order = {name: i for i, name in enumerate(architectures())}
     by_network = sorted(runs, key=lambda run: (order[run.job.model], run.job.number))
     return tuple(sorted(by_network, key=lambda run: run.job.setting.closeness, reverse=True))
 
 
 def numbered(runs: Sequence[TrainedNetwork]) -> list[TrainedNetwork]:
-    """Return one run per setting, network and number: a replayed one before one of our own, a run before a record."""
+    """Return one run per setting, network and number; replays are preferred to our own starts, and runs to records."""
     first: dict[tuple[Setting, str, int], TrainedNetwork] = {}
     for run in sorted(runs, key=lambda run: (not run.job.replay, run.origin != "run")):
         first.setdefault((run.job.setting, run.job.model, run.job.number), run)
     chosen = set(map(id, first.values()))
     return [run for run in runs if id(run) in chosen]
+
+
+def firsts(runs: Iterable[TrainedNetwork]) -> list[TrainedNetwork]:
+    """Return the first run of each network."""
+    found: dict[str, TrainedNetwork] = {}
+    for run in runs:
+        found.setdefault(run.job.model, run)
+    return list(found.values())
 
 
 def gathered(
@@ -175,7 +184,7 @@ def gathered(
     layers: Sequence[tuple[RepresentationTraining, Mapping[str, pd.DataFrame]]],
     asked: RepresentationComparing,
 ) -> dict[str, Any]:
-    """Return the fields of results that need no network."""
+    """Return those fields of the results that need no network."""
     every, runs = runs, numbered(runs)
     settings = tuple(dict.fromkeys(run.job.setting for run in runs))
     rows, histories, dead = accuracy.accuracies(runs), accuracy.histories(runs), units.dead_units(runs)
@@ -197,6 +206,7 @@ def gathered(
         "planes": tagged((), PLANES),
         "crossed": pd.DataFrame(columns=["network"]),
         **centers.gather((), rows),
+        "single units": perturbations.gather_units(()),
         **collapse.gather({}, ""),
         "starts": starts.starts(every, Identifying()),
         **prototypes.gather(layers),
@@ -225,6 +235,9 @@ class Measurer:
         tables = [(job.training, {n: run.table(n) for n in run.tables}) for job, run in layers.items() if run.tables]
         common = gathered(self.runs, levels, tables, asked)
         judged = self._published([judged_levels(run.job) for run in self._nearest(NETWORKS)], "published levels")
+        tried = [SingleUnits(run.job) for run in firsts(self._nearest(NETWORKS))]
+        single = self._performed(tried, perturbations.single_units, "single units").items()
+        common["tables"]["single units"] = perturbations.gather_units((job.training, run) for job, run in single)
         common["tables"]["harm"] = perturbations.harm((job.training, run) for job, run in judged.items())
         if len(planes := self._planes()):
             common["tables"] |= {"planes": planes, "crossed": units.crossed(planes)}
@@ -232,7 +245,7 @@ class Measurer:
         common["tables"] |= collapse.gather(*collapse.find(self.plan, self.driver))
         drawn = {job.training.model: run.tensors() for job, run in layers.items() if job.drawn and run.tables}
         first = {job.model: found["alphas"] for job, found in reversed(tables)}
-        # Where none of the networks asked for was run, any other one is shown.
+        # If none of the networks asked for was run, any other one is shown.
         names = [name for name in inside.alphas if name in first] or list(first)[-1:]
         return RepresentationResults(
             **common,
@@ -281,15 +294,17 @@ class Measurer:
 
     def _performed(self, specs: Sequence[Any], compute: Callable[..., Result], label: str) -> Mapping[Any, Run]:
         """Return stored measurements of trained networks, after computing those that are missing."""
+        if not specs:
+            return {}
         models = {run.job: run for run in self.runs}
 
-        def work(spec: Perturbing | Prototypes | PublishedLevels | Centers) -> Result:
+        def work(spec: Perturbing | Prototypes | PublishedLevels | SingleUnits | Centers) -> Result:
             return compute(spec, models[spec.training].model, *self.view(spec.training, spec.sample))
 
         return self.driver.perform(specs, once(work), f"{plans.NAME}: {label}")
 
     def _prototypes(self) -> list[Prototypes]:
-        """Return the measurements of distance layers; the first seed of those that are shown is drawn too."""
+        """Return the measurements of distance layers; for networks that are shown, also the first seed's images."""
         asked = self.plan.inside
         runs = self._nearest(name for name in architectures() if name in plans.DISTANCES)
         first = {run.job.model: run.job for run in reversed(runs)}
@@ -297,7 +312,7 @@ class Measurer:
         return [Prototypes(run.job, run.job in drawn, asked.sample) for run in runs]
 
     def _centers(self) -> list[tuple[RepresentationTraining, Mapping[str, pd.DataFrame]]]:
-        """Return where the outputs of every network have their centers."""
+        """Return the centers of the outputs of every network."""
         runs = self._nearest(name for name in architectures() if name in plans.MODELS)
         asked = [Centers(run.job, self.plan.inside.sample) for run in runs]
         found = self._performed(asked, centers.read, "centers")
@@ -311,5 +326,5 @@ class Measurer:
 
     def _units(self) -> tuple[units.Unit, ...]:
         asked = self.plan.inside
-        firsts = [runs[0] for name in asked.units if (runs := self._nearest((name,)))]
-        return tuple(u for r in firsts for u in units.units_shown(r, *self.view(r.job, asked.sample), asked))
+        shown = firsts(self._nearest(asked.units))
+        return tuple(u for r in shown for u in units.units_shown(r, *self.view(r.job, asked.sample), asked))

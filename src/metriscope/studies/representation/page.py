@@ -177,6 +177,7 @@ def sections(
         centers.section(results.tables),
         prototypes_section(results),
         units.perturbations(results),
+        *perturbations.tried(results.tables),
         *replayed,
         accuracy.contradictions(results),
         *starts_sections(results),

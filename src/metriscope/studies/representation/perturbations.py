@@ -8,28 +8,31 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
+import numpy as np
 import pandas as pd
+import torch
 from torch import Tensor, nn
 
 from metriscope.functional import summarize
 from metriscope.probes import Perturbation, perturbation
+from metriscope.probes.perturbation_levels import UnitRanges, definition_of, perturb
 from metriscope.runs import Record, Result, Run
 from metriscope.studies.representation.accuracy import printed
-from metriscope.studies.representation.experiments import NETWORKS, PROGRAM, PublishedLevels
+from metriscope.studies.representation.experiments import ALL, NETWORKS, PROGRAM, PublishedLevels, SingleUnits
 from metriscope.studies.representation.plan import RepresentationTraining
 from metriscope.studies.representation.train import tagged
 from metriscope.studies.tidy_tables import matching
 
-__all__ = ["gather", "harm", "perturbed"]
+__all__ = ["gather", "gather_units", "harm", "perturbed", "single_units"]
 
 BASELINE = ("train_accuracy", "test_accuracy", "train_loss")
 LEVEL = ["network", "kind", "level"]
 
 
 def perturbed(asked: PublishedLevels, model: nn.Sequential, x: Tensor, y: Tensor, history: pd.DataFrame) -> Result:
-    """Return how many images a network gets right at every level, and where its training ended.
+    """Return how many images a network classifies correctly at every level, and where its training ended.
 
-    Counts of images are exact, and short in a record.
+    Counts of images are exact, and take little space in a record.
     """
     levels, grid = dict(asked.levels), asked.grid()
     found = {name: perturbation(model, x, y, None, tuple(levels), levels, name) for name in asked.definitions}
@@ -50,8 +53,39 @@ def perturbed(asked: PublishedLevels, model: nn.Sequential, x: Tensor, y: Tensor
     return Result(tables, record={**numbers, **ends})
 
 
+@torch.no_grad()
+def single_units(asked: SingleUnits, model: nn.Sequential, x: Tensor, y: Tensor) -> Result:
+    """Return how many images a network gets right at every level with one hidden unit perturbed, and with all.
+
+    One unit adds its change times its column of the second layer to the outputs, which are not computed anew.
+    """
+    first, activation, head = model
+    assert isinstance(head, nn.Linear)
+    z = first(x)
+    ranges = UnitRanges.of([z], definition_of(asked.definition), activation)
+    plain = activation(z.clone())
+    outputs = head(plain)
+    rows = []
+    for kind, levels in asked.levels:
+        for level in levels:
+            moved = activation(perturb(z, ranges.reach, **{kind: level}, ends=ranges.ends))
+            changes = (moved - plain).unbind(1)
+            answers = [head(moved), *(outputs + c[:, None] * w for c, w in zip(changes, head.weight.T, strict=True))]
+            right = [int((answer.argmax(1) == y).sum()) for answer in answers]
+            units = np.arange(ALL, len(right) + ALL)
+            rows.append(pd.DataFrame({"kind": kind, "level": level, "unit": units, "right": right}))
+    record = {"images": len(x), "right": int((outputs.argmax(1) == y).sum())}
+    return Result({"units": pd.concat(rows, ignore_index=True)}, record=record)
+
+
+def gather_units(found: Iterable[tuple[RepresentationTraining, Run | Record]]) -> pd.DataFrame:
+    """Return the counts of :func:`single_units`; ``plain`` is the count without any perturbation."""
+    parts = ((job, r.table("units").assign(images=r.record["images"], plain=r.record["right"])) for job, r in found)
+    return tagged(parts, ("kind", "level", "unit", "right", "images", "plain"))
+
+
 def gather(found: Sequence[tuple[RepresentationTraining, Run | Record]]) -> dict[str, pd.DataFrame]:
-    """Return the tables of replayed networks in the setting nearest to the paper's; none where there are no networks.
+    """Return the tables of replayed networks in the setting nearest to the paper's; empty if there are no networks.
 
     ``replays``: one row per network. ``replayed levels``: one row per network, definition and printed level.
     ``replayed grid``: one row per network and level of the fine grid. ``harm``: see :func:`harm`. ``replayed
@@ -79,7 +113,7 @@ def gather(found: Sequence[tuple[RepresentationTraining, Run | Record]]) -> dict
 
 
 def harm(found: Iterable[tuple[RepresentationTraining, Run | Record]]) -> pd.DataFrame:
-    """Return what C17 is judged by: the changes at every printed level, by the definition of the author's program."""
+    """Return the table that C17 is judged by: changes at every printed level, as the author's program defines them."""
     columns = ("kind", "level", "definition", "accuracy", "change", "origin")
     return matching(tagged(((job, _levels(run)) for job, run in found), columns), definition=PROGRAM)
 
@@ -120,9 +154,9 @@ def _beside(levels: pd.DataFrame) -> pd.DataFrame:
 
 
 def _largest(differences: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per definition, network and kind: the largest and the mean absolute difference from the printed.
+    """Return one row per definition, network and kind: largest and mean absolute difference from the printed numbers.
 
-    ``level``: where it is the largest.
+    ``level`` is the level of the largest difference.
     """
     rows = []
     for key, part in differences.groupby(["definition", "network", "kind"], sort=False):
@@ -133,7 +167,7 @@ def _largest(differences: pd.DataFrame) -> pd.DataFrame:
 
 
 def _baselines(runs: pd.DataFrame) -> pd.DataFrame:
-    """Return one row per network and quantity at the end of training: ours beside the printed."""
+    """Return one row per network and quantity at the end of training: our value beside the printed one."""
     rows = []
     for row in printed("perturbation_baseline").itertuples():
         values = matching(runs, network=row.network)[str(row.quantity)]

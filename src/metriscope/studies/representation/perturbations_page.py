@@ -11,21 +11,21 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from metriscope.report import Details, Evidence, Figure, Prose, Section, Table, mean_text, to_svg
+from metriscope.report import Details, Evidence, Figure, Prose, Section, Table, mean_text, theory, to_svg
 from metriscope.report.plots import band
 from metriscope.report.style import COLORS, figure, legend, log_axes
 from metriscope.studies.evidence import Below, Within
-from metriscope.studies.judging import Criterion, Statement, Values
 from metriscope.studies.representation.accuracy import by_seed, printed
-from metriscope.studies.representation.experiments import NETWORKS, PROGRAM, TEXT, per_cent
+from metriscope.studies.representation.experiments import ALL, NETWORKS, PROGRAM, TEXT, per_cent
 from metriscope.studies.representation.figures import SPREAD, color
 from metriscope.studies.representation.plan import PERTURBED, REPLAYS, title
 from metriscope.studies.tidy_tables import matching
+from metriscope.studies.verdicts import Criterion, Statement, Values
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-__all__ = ["HARMLESS", "OFFSETS", "perturbation_statement", "sections"]
+__all__ = ["HARMLESS", "OFFSETS", "perturbation_statement", "sections", "tried"]
 
 Tables = Mapping[str, pd.DataFrame]
 
@@ -141,7 +141,17 @@ def levels(tables: Mapping[str, pd.DataFrame]) -> Figure:
         f"By the definition of the author's program. {SPREAD.replace('seeds', 'runs')}. Hollow diamonds: every printed "
         "mean of Oursland (2024b). Offsets within ±10 % once more, enlarged."
     )
-    return Figure("replayed-levels", "Replayed perturbations", to_svg(drawing, "replayed-levels"), caption)
+    means = table.groupby(["kind", "level", "network"])["accuracy"].mean().reset_index()
+
+    def at(kind: str, level: float) -> pd.Series:
+        return matching(means, kind=kind, level=level).set_index("network")["accuracy"]
+
+    whole = at("offset", 0.0)
+    costs = max((whole - at("offset", side * SMALL)).max() for side in (-1, 1)), (whole - at("scale", SMALL)).max()
+    heading = (
+        f"Offsets of {per_cent(SMALL)} cost up to {costs[0]:.1f} points, scaling to {per_cent(SMALL)} {costs[1]:.1f}"
+    )
+    return Figure("replayed-levels", heading, to_svg(drawing, "replayed-levels", focus=(2,)), caption)
 
 
 def _points(ax: Axes, theirs: pd.DataFrame) -> None:
@@ -186,6 +196,41 @@ def sections(found: Tables) -> tuple[Section, ...]:
     )
     shown = (_baselines(found), levels(found), _level_table(found), Prose(_matters(found)), _definitions(found))
     return (Section("The perturbation experiment, replayed", (Prose(text), *shown, _everything(found))),)
+
+
+def tried(tables: Tables) -> tuple[Section, ...]:
+    """Return the section in which one hidden unit, or all, are perturbed; none without a trained network."""
+    rows = tables["single units"]
+    if rows.empty:
+        return ()
+    kinds = {str(kind): sorted(set(part["level"])) for kind, part in rows.groupby("kind", sort=False)}
+    theirs, networks, words = printed("perturbation_level"), [], []
+    for name, own in rows.groupby("network", sort=False):
+        single = matching(own[own["unit"] != ALL], network=name).sort_values(["unit", "level"])
+        whole = matching(own, unit=ALL).sort_values("level")
+        known = matching(theirs, network=name)
+        one = {
+            kind: matching(single, kind=kind)["right"].to_numpy().reshape(-1, len(some)) for kind, some in kinds.items()
+        }
+        every = {kind: matching(whole, kind=kind)["right"].to_numpy() for kind in kinds}
+        pairs = {
+            kind: list(matching(known, kind=kind)[["level", "mean"]].itertuples(index=False, name=None))
+            for kind in kinds
+        }
+        plain, images = int(own["plain"].iloc[0]), int(own["images"].iloc[0])
+        activation = str(name).partition("-")[0]
+        networks.append(theory.PerturbedNetwork(str(name), title(str(name)), activation, plain, one, every, pairs))
+        at = kinds["offset"].index(SMALL)
+        drops = [100 * (plain - count) / images for count in (every["offset"][at], one["offset"][:, at].min())]
+        words.append(f"{title(str(name))} loses {drops[0]:.1f} points to all, and at most {drops[1]:.1f} to any one.")
+    setting = rows["setting"].iloc[0]
+    told = f"An offset of {per_cent(SMALL)} of each unit's range: {' '.join(words)} First start; {setting}."
+    text = (
+        "The same perturbations of networks that were trained here, of all hidden units at once and of each alone, by "
+        "the definition of the author's program. Between measured levels, accuracy is interpolated."
+    )
+    panel = theory.perturbation(networks, kinds, images, told)
+    return (Section("One unit, and all of them", (Prose(text), panel)),)
 
 
 def _origin(runs: pd.DataFrame) -> str:

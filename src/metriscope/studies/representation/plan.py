@@ -1,6 +1,6 @@
-"""What the representation study asks for: networks by name, one frozen specification per training and measurement.
+"""The plan of the representation study: networks by name, one frozen specification per training and measurement.
 
-This file imports no tensor library, so that a bad request is refused before anything heavy loads.
+This file imports no tensor library, so that invalid options are rejected before anything slow is imported.
 """
 
 from __future__ import annotations
@@ -26,8 +26,8 @@ __all__ = [
 class Replay:
     """The random numbers of a published series of trainings on a GPU, all from one seed.
 
-    ``networks``: in the order in which they were trained, ``runs`` times each. ``draws``: the tensors that each run
-    draws, in order; a tensor that is drawn twice keeps the second values.
+    ``networks`` are in the order in which they were trained, ``runs`` times each. ``draws`` are the tensors that each
+    run draws, in order; a tensor that is drawn twice keeps the second values.
     """
 
     seed: int
@@ -38,7 +38,7 @@ class Replay:
 
 STARTS = ("author", "own")
 SIX = ("relu", "abs", "relu2", "abs2", "relu2-neg", "abs2-neg")
-# Both programs draw the first layer twice: PyTorch's `apply` meets it as an attribute and again inside a Sequential.
+# Both programs draw the first layer twice: PyTorch's `apply` visits it as an attribute and again inside a Sequential.
 REPLAYS = {
     "oursland-2025": Replay(42484103, SIX, ("0.weight", "0.bias", "2.weight") * 2),
     "oursland-2024b": Replay(411713593, ("relu-bias", "abs-bias"), (*("0.weight", "0.bias") * 2, "2.weight", "2.bias")),
@@ -48,7 +48,7 @@ TABLES, PERTURBED = REPLAYS
 
 
 def replays(start: str, model: str, number: int) -> tuple[str, ...]:
-    """Return the starts of a run: the series it is replayed from, or the empty word for a start of our own.
+    """Return the starts of a run: the series from which it is replayed, or an empty string for a start of our own.
 
     Networks of the perturbation experiment are trained twice, with a start of our own and with the published one.
 
@@ -70,15 +70,15 @@ PLAIN = ("abs", "relu", "abs2", "relu2", "abs2-neg", "relu2-neg")
 BIASED = tuple(f"{name}-bias" for name in PLAIN)
 DISTANCES = ("relu-l2", "relu-l2-neg", "abs-l2", "abs-l2-neg")
 MODELS = (*PLAIN, *BIASED, *DISTANCES)
-# The same as in the author's code, which weighs the squared difference; trained only where asked for by name.
+# The same as in the author's code, which weights the squared difference; trained only if asked for by name.
 CODED = tuple(f"{name}-code" for name in DISTANCES)
 # The six networks of table 2, baselines first, as the tables of the paper list them.
 BASE = REPLAYS[TABLES].networks
 
 SIZES = {"mnist": 60_000, "mnist-5k": 4_000}
-# Networks trained side by side: few enough that the first runs of a long plan are finished early.
+# Networks trained together: few enough that the first runs of a long plan finish early.
 WIDEST = 16
-# Images times epochs that one pass may take: half an hour on two slow cores, so that a pass is finished before long.
+# Images times epochs that one pass may take: half an hour on two slow cores, so that passes stay short.
 PASS_STEPS = 1_000_000_000
 # The columns that identify a run in a table.
 WHERE = ("setting", "network", "seed")
@@ -120,7 +120,7 @@ class Setting:
 
     @property
     def shortfall(self) -> str:
-        """A sentence on how this setting differs from the paper's protocol; empty where it does not."""
+        """A sentence on how this setting differs from the paper's protocol; empty if it does not."""
         if self.protocol:
             return ""
         return f"Not the paper's protocol ({PAPER.epochs:,} epochs on the raw pixels of {PAPER.train_size:,} images)."
@@ -136,9 +136,9 @@ class RepresentationTraining:
     """One network of one seed, trained to the end: what is computed, stored and resumed as a whole.
 
     The specification does not name the networks trained beside it, because they do not change the result.
-    ``ladder`` is the largest number of epochs that a history records, ``counts`` at how many of them inactive units
-    are counted; ``rare`` names the thresholds: units active on less than this share of the images. ``version`` is
-    raised when the same request would give other numbers. ``replay`` names the published series, a key of
+    ``ladder`` is the largest number of epochs that a history records; at ``counts`` of them inactive units are counted.
+    ``rare`` are the thresholds: units are counted that are active on less than this share of the images. ``version`` is
+    increased when the same request would give other numbers. ``replay`` names the published series, a key of
     :data:`REPLAYS`, whose run ``number`` starts the network, as a GPU of ``threads`` threads draws it; empty for a
     start of our own.
     """
@@ -185,10 +185,10 @@ class RepresentationTraining:
 class Inside:
     """What is measured inside the networks, on a sample of training images.
 
-    ``units``: networks whose hidden units are shown, those with the largest weight to the outputs of ``digits``;
-    their densities are drawn at ``grid`` points. An output crosses a class where images of the class lie within
-    ``band`` standard deviations of the output around zero. ``images`` and ``alphas``: networks whose prototypes and
-    alphas are shown.
+    ``units`` are the networks whose hidden units are shown: those units with the largest weight to the outputs of
+    ``digits``, with densities drawn at ``grid`` points. An output crosses a class where images of the class lie within
+    ``band`` standard deviations of the output around zero. ``images`` and ``alphas`` are the networks
+    whose prototypes and alphas are shown.
     """
 
     units: tuple[str, ...] = ("relu", "abs", "abs2-neg")
@@ -204,13 +204,13 @@ class Inside:
 class RepresentationComparing:
     """How runs are compared with each other and with the paper.
 
-    ``perturbed``: networks whose first layer is perturbed, those of the paper and the same with a bias, without
-    which scaling cannot change which output is largest. Accuracy holds while it stays within ``points`` of the
-    unperturbed. ``neutral``: the level of each kind of perturbation that changes nothing.
-    ``runs``: the paper's number of runs per network. ``same_t``: the relative difference allowed between a
-    recomputed t and the printed one, whose means and deviations are rounded. ``steady``: networks with a spread
-    small enough for their mean to identify the printed column of a run. ``grid`` and ``reach``: the number of
-    points at which the shape of a distribution is drawn, and how far beyond its ends, as a share of its range.
+    ``perturbed`` are the networks whose first layer is perturbed: those of the paper, and the same with a bias, because
+    without one scaling cannot change which output is largest. Accuracy holds while it stays within ``points`` of the
+    unperturbed accuracy. ``neutral`` is the level of each kind of perturbation that changes nothing. ``runs`` is the
+    paper's number of runs per network. ``same_t`` is the relative difference allowed between a recomputed t and the
+    printed one, whose means and deviations are rounded. ``steady`` are networks with a spread small enough for their
+    mean to identify the printed column of a run. ``grid`` is the number of points at which the shape of a distribution
+    is drawn, and ``reach`` how far beyond its ends, as a share of its range.
     """
 
     perturbed: tuple[str, ...] = ("relu", "abs", "relu-bias", "abs-bias")
@@ -247,6 +247,11 @@ class RepresentationPlan:
     retrain: bool = False
     inside: Inside = Inside()
     comparing: RepresentationComparing = RepresentationComparing()
+
+    @property
+    def repeats(self) -> tuple[int, ...]:
+        """How many starts a network has."""
+        return (self.seeds,)
 
     def asked(self) -> tuple[RepresentationTraining, ...]:
         """Return every training: one form of pixels after the other, in each all networks of the first seed first.
@@ -328,7 +333,7 @@ class RepresentationOptions:
     """Root of all random streams."""
 
 
-# The name under which the command line looks the options of a study up.
+# The name under which the command line finds the options of a study.
 OPTIONS = RepresentationOptions
 
 
@@ -348,7 +353,7 @@ def plan(options: RepresentationOptions) -> RepresentationPlan:
     fields = {"seed": options.seed, "start": start, "retrain": options.retrain, **given}
     chosen = replace(row, parts=_parts(row.parts, options), **fields)
 
-    # These read no file, but import numpy, which a bad request need not wait for.
+    # Imported here, because they import numpy: invalid options should be rejected before that.
     from metriscope.data import available, digest
 
     if not available(row.data):

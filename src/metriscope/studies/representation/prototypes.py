@@ -1,4 +1,4 @@
-"""Where the prototypes of the distance layer lie, what they look like as images, and what alpha weighs.
+"""Where the prototypes of the distance layer lie, what they look like as images, and what alpha weights.
 
 Axes: N images, D pixels, K hidden units, C classes; mu and alpha are C x K. Measured in float64 on training images.
 """
@@ -59,8 +59,8 @@ class Hidden:
     def weights(self) -> Iterator[tuple[int, np.ndarray, dict[str, np.ndarray]]]:
         """Yield each class with its alpha and the quantities that alpha may be related to, one value per unit.
 
-        ``compact``: 1 / sd of the unit within the class, the weight of a Mahalanobis distance along the axes;
-        ``quiet``: 1 / sd over all images; ``own``: the class's mean above the mean of the others, in standard
+        ``compact`` is 1 / sd of the unit within the class, the weight of a Mahalanobis distance along the axes;
+        ``quiet`` is 1 / sd over all images; ``own`` is the class's mean minus the mean of the others, in standard
         deviations over all images.
         """
         whole = self.post.std(0)
@@ -71,7 +71,7 @@ class Hidden:
 
 
 def read(asked: Prototypes, model: nn.Sequential, x: Tensor, y: Tensor) -> Result:
-    """Return everything that is measured on one network's distance layer; no tables where a class has no image."""
+    """Return everything that is measured on one network's distance layer; no tables if a class has no image."""
     hidden = Hidden.of(model, x, y)
     if not set(hidden.classes) <= set(y.tolist()):
         return Result(record={"missing": "a class has no image in the sample"})
@@ -81,7 +81,7 @@ def read(asked: Prototypes, model: nn.Sequential, x: Tensor, y: Tensor) -> Resul
 
 
 def gather(found: Sequence[tuple[RepresentationTraining, Mapping[str, pd.DataFrame]]]) -> dict[str, pd.DataFrame]:
-    """Return each table of many networks as one, each row with the columns of its training."""
+    """Return the tables of many networks, concatenated; each row has the columns of its training."""
     columns = {name: found[0][1][name].columns if found else () for name in TABLES}
     return {name: tagged(((job, tables[name]) for job, tables in found), columns[name]) for name in TABLES}
 
@@ -142,8 +142,8 @@ def preimage(
 ) -> Float[Tensor, " d"]:
     """Return the point nearest to ``start`` with ``weight x + bias = goal``, in the sense of least squares.
 
-    Nearness is Euclidean, or with ``cov`` the Mahalanobis distance of that covariance: of all solutions the
-    likeliest under a Gaussian around ``start``.
+    The distance is Euclidean, or with ``cov`` the Mahalanobis distance of that covariance: then it is the most likely
+    solution under a Gaussian around ``start``.
 
     >>> preimage(torch.tensor([2.0]), torch.tensor([[1.0, 1.0]]), torch.zeros(1), torch.zeros(2))
     tensor([1., 1.])
@@ -156,8 +156,8 @@ def preimage(
 def _images(hidden: Hidden, x: Tensor) -> dict[str, Tensor]:
     """Return class means, and the prototypes mapped back through the first layer.
 
-    The activation is undone by the sign pattern of the class's mean pre-activation. Abs: each unit takes that sign.
-    ReLU: only the units that are on for the class mean are fitted, since values below zero are lost.
+    The activation is inverted with the sign pattern of the class's mean pre-activation. With Abs each unit takes that
+    sign. With ReLU only the units that are on for the class mean are fitted, since values below zero are lost.
     """
     points = x.double()
     means = hidden.means(points)
@@ -178,9 +178,9 @@ def _back(hidden: Hidden, c: int, start: Float[Tensor, " d"], cov: Tensor | None
 def _forms(hidden: Hidden, name: str) -> pd.DataFrame:
     """Return what both forms of OffsetL2 compute on the same weights and images, one row.
 
-    ``agree``: the share of images that both forms give the same class. ``undefined``: the share of distances that
-    have no real root because of negative weights. ``rewritten``: the largest relative difference between the formula
-    and the other form with every weight squared, which are the same function.
+    ``agree`` is the share of images for which both forms predict the same class. ``undefined`` is the share of
+    distances that have no real root because of negative weights. ``rewritten`` is the largest relative difference
+    between the formula and the other form with every weight squared, which are the same function.
     """
     pick = torch.argmin if name.endswith("-neg") else torch.argmax
     formula = offset_l2(hidden.post, hidden.mu, hidden.alpha)

@@ -28,7 +28,7 @@ STATISTICS = ("mean", "sd", "dead mean", "dead sd")
 def moments_of(runs: Float[np.ndarray, "*b n 2"]) -> Float[np.ndarray, "*b 4"]:
     """Return mean and deviation of the accuracy and of the dead outputs of each set of runs.
 
-    Deviations are divided by n: so divided, six of the paper's seven printed tests follow from its printed numbers.
+    Deviations are divided by n, because then six of the paper's seven printed tests follow from its printed numbers.
 
     >>> moments_of(np.array([[40.0, 1.0], [60.0, 3.0]])).tolist()
     [50.0, 10.0, 2.0, 1.0]
@@ -39,7 +39,7 @@ def moments_of(runs: Float[np.ndarray, "*b n 2"]) -> Float[np.ndarray, "*b 4"]:
 
 @dataclass(frozen=True)
 class Match:
-    """How close a set of runs is to printed numbers: its statistics, its distance, and the p-value of that."""
+    """How close a set of runs is to printed numbers: its statistics, its distance, and the p-value of the distance."""
 
     statistics: tuple[float, ...]
     distance: float
@@ -52,12 +52,12 @@ def identified(
     goal: Float[np.ndarray, " 4"],
     asked: Identifying,
 ) -> Match:
-    """Return how close runs are to the printed numbers, and how often as many runs from a pool are as close.
+    """Return how close runs are to the printed numbers, and how often the same number of runs from a pool is as close.
 
-    Without a pool, sets are drawn from the runs themselves, and their statistics moved so that they lie around those of
-    the runs: a set drawn with repetition spreads less. The distance is Euclidean over mean and deviation of both
-    measures, each in its own deviation over the draws; differences within the rounding of the printed numbers count as
-    none.
+    Without a pool, sets are drawn from the runs themselves, and their statistics shifted to be centered on those
+    of the runs, since a set drawn with replacement has a smaller spread. The distance is Euclidean over mean and
+    deviation of both measures, each in units of its own deviation over the draws; differences within the rounding of
+    the printed numbers count as zero.
     """
     generator = np.random.default_rng(derive(0, NAME, "identify"))
     source = runs if pool is None else pool
@@ -77,7 +77,7 @@ def identified(
 
 
 def starts(runs: Sequence[TrainedNetwork], asked: Identifying) -> pd.DataFrame:
-    """Return one row per part of the images: replayed runs beside the printed numbers, the p-value, and what follows.
+    """Return one row per part of the images: replayed runs beside the printed numbers, the p-value, and the conclusion.
 
     Only runs by the paper's protocol count. With fewer runs than were published, ``verdict`` is "open"; otherwise it is
     "identified" if the p-value is below the level, shared by the parts.

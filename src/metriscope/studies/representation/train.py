@@ -1,4 +1,4 @@
-"""What a training computes: many networks side by side over the same packed images, each observed as it learns.
+"""What a training computes: many networks trained together on the same packed images, each observed during training.
 
 Axes: T observed epochs, A of them at which units are counted. Epoch ``e`` is the network after ``e`` steps.
 """
@@ -33,7 +33,7 @@ PARTS, LAYERS = ("train", "test"), ("hidden", "output")
 def images(job: RepresentationTraining) -> tuple[data.Labeled, data.Labeled]:
     """Return the training and the test images of a network, as points.
 
-    Where not all training images are used, they are drawn at random, the same for every network. Test images are
+    If not all training images are used, they are drawn at random, the same ones for every network. Test images are
     normalized by the training images that are used.
     """
     found = data.load(job.data)
@@ -53,7 +53,7 @@ class ImageTask:
 
 
 def _share(job: RepresentationTraining) -> RepresentationTraining:
-    """Return what trainings must have in common to run side by side: all but the network and its start."""
+    """Return what trainings must have in common to run together: everything but the network and its start."""
     return replace(job, model="", number=0, replay="", threads=None)
 
 
@@ -67,7 +67,7 @@ def _task(shared: RepresentationTraining) -> ImageTask:
 def start(job: RepresentationTraining) -> nn.Sequential:
     """Return a network before training.
 
-    With starts of our own, all networks of one seed begin with the same first layer; a replayed start is that of the
+    With our own starts, all networks of one seed begin with the same first layer; a replayed start is that of the
     published run.
     """
     generator = stream(job.seed, job.study, "start", job.number)
@@ -134,7 +134,7 @@ class Member:
         self.dead = torch.full(shape, torch.nan, dtype=torch.float64)
 
     def note(self, **values: float) -> None:
-        """Record values of this epoch, if it is an observed one."""
+        """Record values of this epoch, if it is observed."""
         row = np.flatnonzero(self.observed == self.epoch)
         for name, value in values.items():
             self.history[row, HISTORY.index(name)] = value
@@ -159,7 +159,7 @@ class Member:
 
 
 class ClassifierPass:
-    """Trainings side by side, possibly at different epochs: those that are behind are trained first."""
+    """Trainings that run together, possibly at different epochs: those that are behind are trained first."""
 
     def __init__(self, jobs: Sequence[RepresentationTraining]) -> None:
         self.task = _task(_share(jobs[0]))
@@ -208,7 +208,7 @@ class ClassifierPass:
 
 
 def _observe(members: Sequence[Member], task: ImageTask) -> None:
-    """Record loss and accuracy at the epoch where all members are; a step records those of training images itself."""
+    """Record loss and accuracy at the epoch of all members; those on training images are recorded by the steps."""
     networks, epoch = [m.network for m in members], members[0].epoch
     parts = {"test": measure(networks, task.test)}
     if epoch in members[0].counted:
@@ -234,7 +234,7 @@ WORK = Work(ClassifierPass, _share, lambda job: job.width)
 
 @dataclass(frozen=True, eq=False)
 class TrainedNetwork:
-    """One finished training as measurements read it; ``run`` is None where only its tables were kept.
+    """One finished training as measurements read it; ``run`` is None if only its tables were kept.
 
     ``history`` has one row per observed epoch: epoch, train_loss, train_accuracy, test_loss, test_accuracy,
     accuracies as shares. ``dead`` has one row per epoch, part ("train" or "test") and layer ("hidden" or "output"):
@@ -264,7 +264,7 @@ def tagged(found: Iterable[tuple[RepresentationTraining, pd.DataFrame]], columns
     names, kept = [*WHERE, *columns, "protocol", "length"], [(job, table) for job, table in found if len(table)]
     if not kept:
         return pd.DataFrame(columns=names)
-    # One copy of all rows: a copy per training takes seconds where there are hundreds.
+    # One copy of all rows: a copy per training takes seconds for hundreds of trainings.
     rows = pd.concat([table for _, table in kept], ignore_index=True)
     each = np.repeat(np.arange(len(kept)), [len(table) for _, table in kept])
     tags = pd.DataFrame([job.columns for job, _ in kept]).iloc[each].reset_index(drop=True)

@@ -86,7 +86,7 @@ def units_shown(run: TrainedNetwork, x: Tensor, y: Tensor, asked: Inside) -> tup
 
 
 def _densities(z: np.ndarray, labels: np.ndarray, grid: int) -> tuple[np.ndarray, dict[int, np.ndarray]]:
-    """Return a kernel estimate of each class's distribution that has one."""
+    """Return a kernel estimate of the distribution of each class for which it is defined."""
     x = np.linspace(z.min(), z.max(), grid)
     found = {int(digit): density(z[labels == digit], x) for digit in np.unique(labels)}
     return x, {digit: heights for digit, heights in found.items() if heights is not None}
@@ -128,7 +128,7 @@ def crossings(z: Float[np.ndarray, "n c"], labels: Int[np.ndarray, " n"], band: 
 
 
 def hyperplanes(run: TrainedNetwork, x: Tensor, y: Tensor, asked: Inside) -> pd.DataFrame | None:
-    """Return the crossings of one network; None where its head is not linear."""
+    """Return the crossings of one network; None if its head is not linear."""
     model = run.model
     if not isinstance(model[2], nn.Linear):
         return None
@@ -138,8 +138,8 @@ def hyperplanes(run: TrainedNetwork, x: Tensor, y: Tensor, asked: Inside) -> pd.
 def crossed(planes: pd.DataFrame) -> pd.DataFrame:
     """Return one row per network and seed: distances of its output hyperplanes from their own and the other classes.
 
-    ``nearest own``: the share of outputs whose nearest class is their own, z_c in the paper's words; chance is
-    one in the number of classes. ``nearest other`` is the distance of the nearest of the other classes.
+    ``nearest own`` is the share of outputs whose nearest class is their own, z_c in the paper's words; by chance it is
+    one divided by the number of classes. ``nearest other`` is the distance of the nearest of the other classes.
     """
     rows = []
     for key, part in planes.groupby(["network", "seed"], sort=False):
@@ -178,7 +178,7 @@ def gather(found: Iterable[tuple[RepresentationTraining, pd.DataFrame]]) -> pd.D
 def ranges(table: pd.DataFrame, asked: RepresentationComparing) -> pd.DataFrame:
     """Return one row per network, kind and seed: the levels between which accuracy holds, interpolated.
 
-    It holds while it stays within the points that are ``asked`` of the unperturbed.
+    It holds while it stays within ``asked.points`` of the unperturbed accuracy.
     """
     rows, neutral = [], dict(asked.neutral)
     names = ["setting", "network", "kind", "seed"]

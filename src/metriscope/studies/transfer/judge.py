@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 from metriscope.report import Evidence, mean_text
 from metriscope.studies.evidence import Above, Below, Within
-from metriscope.studies.judging import Criterion, Statement, Values
 from metriscope.studies.transfer.plan import ACTIVATIONS, IMAGES, REFERENCE, SHALLOW
+from metriscope.studies.verdicts import Criterion, Statement, Values
 
 if TYPE_CHECKING:
-    from metriscope.studies.judging import Tables
+    from metriscope.studies.verdicts import Tables
 
 __all__ = ["STATEMENTS"]
 
@@ -54,7 +54,7 @@ def _smooth(name: str, title: str) -> tuple[Criterion, ...]:
 
 
 def _heads(contest: str, one: str, two: str, data: str, level: str) -> Criterion:
-    """Return the criterion that OffsetL2 is at least as good as a linear head, from start to start of one data set."""
+    """Return the criterion that OffsetL2 is at least as good as a linear head on one data set, paired by start."""
     pair = [Values.of("contests", "accuracy", contest=contest, entry=name, data=data) for name in (one, two)]
     text = f"{data}: points of test accuracy, OffsetL2 less Linear"
     return _on_starts(text, pair[0], Above(-SAME), POINT, unit="start", minus=pair[1], level=level)

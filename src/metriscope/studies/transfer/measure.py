@@ -14,7 +14,7 @@ COLUMNS = ("network", "data", "body", "seed", "test_accuracy")
 
 def measure(plan: TransferPlan, runs: Finished, driver: Driver) -> TidyTables:
     """Return what the finished runs show, or what was recorded of them."""
-    # Which files of CIFAR-10 are here determines its digest, and the record stands for any of them.
+    # The digest of CIFAR-10 depends on which of its files are present; the record is used for any of them.
     found = runs if plan.computed else driver.recorded(plan.trainings, ignored=("sha256",))
     origin = "run" if plan.computed else "record"
     rows = (

@@ -30,7 +30,7 @@ PAPER = tuple(f"{activation}{suffix}" for activation in ("relu", "abs") for suff
 
 @dataclass(frozen=True)
 class Body:
-    """What stands before the constrained last layer: further linear layers, or convolutions with this many channels."""
+    """The layers before the constrained last layer: further linear layers, or convolutions with these channels."""
 
     title: str
     layers: int = 1
@@ -50,9 +50,10 @@ BODIES: Mapping[str, Body] = {
 class TransferTraining:
     """One network from several starts, trained by full-batch gradient descent.
 
-    The learning rate is ``lr`` times the largest curvature of the loss of the paper's ReLU network on the reference
-    data over that of a ReLU network with the same ``body`` on the data, both at the start, found by ``steps`` power
-    iterations on ``sample`` images. For two layers on the reference data it is that of the paper.
+    The learning rate is ``lr`` times a ratio of curvatures: the largest curvature of the loss of the paper's ReLU
+    network on the reference data, divided by that of a ReLU network with the same ``body`` on the data. Both are
+    measured at the start, by ``steps`` power iterations on ``sample`` images. For two layers on the reference data the
+    learning rate is that of the paper.
     """
 
     model: str
@@ -68,7 +69,7 @@ class TransferTraining:
     steps: int = 20
     sample: int = 1_000
     seed: int = 0
-    version: int = 1  # raised when the same request would end in other numbers
+    version: int = 1  # increased when the same request would give other numbers
     study: str = NAME
 
 
@@ -117,7 +118,7 @@ def plan(options: TransferOptions) -> TransferPlan:
     """
     given = given_numbers(options, TIMES, {"seeds": 1, "epochs": 1})
 
-    # This reads no file, but imports numpy, which a bad request need not wait for.
+    # Imported here, because it imports numpy: invalid options should be rejected before that.
     from metriscope.data import digest
 
     starts, epochs = given.get("seeds", HeadContest.starts), given.get("epochs", 1_000)

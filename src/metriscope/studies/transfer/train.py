@@ -55,7 +55,7 @@ def _packed(name: str, count: int, pixels: str, seed: int) -> tuple[PackedExampl
 
 
 def start(job: TransferTraining, train: data.Labeled, model: str, number: int) -> tuple[nn.Sequential, int]:
-    """Return a network before training, and how many modules stand before its last layer.
+    """Return a network before training, and the number of modules before its last layer.
 
     Networks of one start and body begin with the same first layer.
     """

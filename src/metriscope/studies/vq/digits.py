@@ -1,4 +1,4 @@
-"""Alignments and heat-kernel cosines of networks on digits, and how to read curves over scales.
+"""Alignments and heat-kernel cosines of networks on digits, and curves over scales beside printed numbers.
 
 Axes: S seeds, T scales sigma2, P pairs of networks, N test images.
 """
@@ -11,10 +11,11 @@ from functools import cached_property
 
 import numpy as np
 import pandas as pd
-from jaxtyping import Float
+from jaxtyping import Float, Int64
 from scipy import stats
 
-from metriscope.report import Figure, Prose, Section, Table, mean_text, number, to_svg
+from metriscope.report import Figure, Prose, Section, Table, mean_text, number, theory, to_svg
+from metriscope.report.document import Panel
 from metriscope.report.plots import strip
 from metriscope.report.style import CYCLE, INK, figure, legend, log_axes
 from metriscope.rng import derive
@@ -27,6 +28,7 @@ from metriscope.studies.vq.experiments import (
     TRAINED,
     TWINS,
     Band,
+    CountedPairs,
     Digits,
     Pair,
     Scales,
@@ -37,10 +39,11 @@ from metriscope.studies.vq.experiments import (
 from metriscope.studies.vq.networks import STUDY
 from metriscope.studies.vq.train import Networks, aligned, ends_of, sample, stored, trained
 from metriscope.vq import Patterns, alignment, capture, heat_cosine
+from metriscope.vq.measures.heat import pair_counts
 
 __all__ = [
     "DigitsResults", "StartsResults", "crossings", "measure_digits", "measure_starts", "nearest", "printed",
-    "section", "simultaneous",
+    "section", "simultaneous", "tried",
 ]  # fmt: skip
 
 
@@ -59,7 +62,7 @@ def crossings(scales: Float[np.ndarray, " t"], curve: Float[np.ndarray, " t"], v
 
 @dataclass(frozen=True)
 class Nearest:
-    """The form and scale at which curves are nearest to printed numbers, and the difference there."""
+    """The form and scale at which curves are nearest to printed numbers, and their difference there."""
 
     form: str
     index: int
@@ -72,7 +75,7 @@ def nearest(
     scales: Mapping[str, Float[np.ndarray, " t"]],
     printed: Float[np.ndarray, " p"],
 ) -> Nearest:
-    """Return where the root mean square difference to the printed numbers is least, over forms and scales.
+    """Return where the root mean square difference to the printed numbers is smallest, over forms and scales.
 
     >>> curves, scales = {"distance": np.array([[0.2, 0.6]])}, {"distance": np.array([1.0, 2.0])}
     >>> nearest(curves, scales, np.array([0.5])).scale
@@ -88,7 +91,7 @@ def nearest(
 
 @dataclass(frozen=True)
 class Simultaneous:
-    """A mean curve with a simultaneous confidence band: it holds the true curve at all scales at once.
+    """A mean curve with a simultaneous confidence band, which contains the true curve at all scales at once.
 
     ``wider`` is the band's critical value divided by that of one t-interval of the same level.
     """
@@ -112,8 +115,8 @@ class Simultaneous:
 def simultaneous(curves: Float[np.ndarray, "s t"], band: Band, seed: int) -> Simultaneous:
     """Return the max-t band of the mean of curves, each edge at ``band.level``, from simulated samples of seeds.
 
-    Each simulated sample has S normal curves with the covariance of ours; its largest t-statistic over scales is kept.
-    At a scale where all curves agree there is nothing to estimate, and the band has no width.
+    Each simulated sample consists of S normal curves with the covariance of ours; its largest t-statistic over scales
+    is kept. At a scale where all curves are equal, the band has no width.
     """
     count = len(curves)
     mean, error = curves.mean(0), curves.std(0, ddof=1) / np.sqrt(count)
@@ -166,6 +169,14 @@ def _rows(networks: Mapping[int, Networks], spec: SeedPairs) -> Iterator[dict[st
                 yield {**here, "form": some.form, "sigma2": scale, "value": cosine, **dict.fromkeys(null, np.nan)}
 
 
+def _counted(networks: Mapping[int, Networks], spec: CountedPairs) -> Iterator[dict[str, object]]:
+    """Yield how many pairs of test images are ``first`` apart in one network and ``second`` in the other."""
+    for pair in spec.pairs:
+        counts = pair_counts(*(_patterns(networks, spec.number, label) for label in pair))
+        for first, second in zip(*np.nonzero(counts), strict=True):
+            yield {"pair": name_of(pair), "first": first, "second": second, "count": counts[first, second]}
+
+
 @dataclass(frozen=True)
 class DigitsResults:
     """Figures 3 and 4: cosines by scale, alignments, and final losses and accuracies."""
@@ -174,6 +185,14 @@ class DigitsResults:
     heat: pd.DataFrame
     aligned: pd.DataFrame
     ends: pd.DataFrame
+    counted: pd.DataFrame
+
+    def counts(self, pair: Pair) -> Int64[np.ndarray, "h1 h2"]:
+        """Return how many pairs of test images have each pair of distances, for the first seed."""
+        rows = self.counted[self.counted["pair"] == name_of(pair)]
+        found = np.zeros((rows["first"].max() + 1, rows["second"].max() + 1), np.int64)
+        found[rows["first"], rows["second"]] = rows["count"]
+        return found
 
     def curve(self, pair: Pair, form: str) -> Float[np.ndarray, "s t"]:
         """Return cosines as seeds by scales."""
@@ -256,7 +275,9 @@ def measure_digits(part: Digits, runs: Finished, driver: Driver) -> DigitsResult
     ends = [ends_of([networks[g] for g in part.groups(depth)]).assign(depth=depth) for depth in part.depths]
     alignments = found[found["form"] == "alignment"].rename(columns={"value": "alignment"})
     heat = found[found["form"] != "alignment"].rename(columns={"value": "cosine"})
-    return DigitsResults(part, heat, alignments, pd.concat(ends, ignore_index=True))
+    here = {group.shape.depth: networks[group] for group in part.together()[0]}
+    counted = stored(driver, [part.counted()], lambda spec: _counted(here, spec), "vq: counts of pairs")
+    return DigitsResults(part, heat, alignments, pd.concat(ends, ignore_index=True), counted)
 
 
 @dataclass(frozen=True)
@@ -273,7 +294,7 @@ class StartsResults:
 
 
 def measure_starts(spec: Starts, results: DigitsResults, driver: Driver) -> StartsResults:
-    """Store what is judged where the same digits were measured; otherwise return the record, if there is one."""
+    """Store the judged tables if the same digits were measured; otherwise return the record, if there is one."""
     if spec.digits == results.part:
         return StartsResults(
             spec, _copied(driver.perform([spec], once(lambda _: _judged(results)), "vq: all starts")[spec])
@@ -287,12 +308,36 @@ def _copied(run: Run | Record) -> dict[str, pd.DataFrame]:
 
 
 def _judged(results: DigitsResults) -> Result:
-    """Return the judged tables, with cosines at the scale nearest to the printed numbers alone."""
+    """Return the judged tables, with cosines only at the scale nearest to the printed numbers."""
     best, heat = results.nearest, results.heat
     near = (heat["form"] == best.form) & (abs(heat["sigma2"] / best.scale - 1) < 1e-9)
     cosines = heat[near][["seed", "pair", "form", "sigma2", "cosine"]]
     tables = {**results.tables, "heat cosines": cosines.reset_index(drop=True)}
     return Result({name.replace(" ", "-"): table for name, table in tables.items()})
+
+
+def tried(results: DigitsResults) -> Panel:
+    """Return the panel in which the scale of the heat kernels slides."""
+    pairs = {TRAINED: ("trained pair", "trained"), INITIAL: ("untrained pair", "untrained")}
+    shown = [
+        theory.CountedPair(*texts, results.counts(pair), float(results.alignments(pair)[0]))
+        for pair, texts in pairs.items()
+    ]
+    changes = {form: found[0] for form, found in results.changes.items()}
+    # First the form whose cosine speaks for either pair, depending on the scale.
+    order = sorted(results.part.scales, key=lambda some: -min(changes[some.form].max(), -changes[some.form].min()))
+    forms = {some.form: (FORMS[some.form], some.least, some.largest) for some in order}
+    first = order[0].form
+    own, scales = changes[first], results.scales[first]
+    least, most = int(own.argmin()), int(own.argmax())
+    words = (
+        f"First start, {results.part.images.test:,} test images of {results.part.images.name}. With the kernel "
+        f"{FORMS[first]}, the cosine of the trained pair less that of the untrained pair runs from "
+        f"{number(own[least], 2)} at σ² = {number(scales[least], 2)} to {number(own[most], 2)} at "
+        f"σ² = {number(scales[most], 2)}, and tends to 0 for large σ². The centered alignment, which has no scale, is "
+        f"{number(shown[0].alignment, 2)} for the trained pair and {number(shown[1].alignment, 2)} for the untrained."
+    )
+    return theory.kernel_scale(shown, [f"{depth} layers" for depth in results.part.depths], forms, words)
 
 
 def starts(results: StartsResults) -> Figure:
@@ -314,7 +359,9 @@ def starts(results: StartsResults) -> Figure:
         "Left: each dot is a start; the large dot is the mean with its 95 % interval. Right: mean change of the cosine "
         "of heat kernels by training, with a band that holds the true curve at all scales at once."
     )
-    return Figure("vq-starts", "Every start on full MNIST", to_svg(drawing, "vq-starts"), caption)
+    ours = {text: rows[rows["pair"] == pair]["alignment"].mean() for pair, text in pairs.items()}
+    heading = f"Kernels of 4 and 6 layers align: {', '.join(f'{number(v, 2)} {text}' for text, v in ours.items())}"
+    return Figure("vq-starts", heading, to_svg(drawing, "vq-starts"), caption)
 
 
 def section(results: StartsResults) -> Section:

@@ -1,7 +1,8 @@
 """Students that match a teacher's VQ kernels: training, alignment, the claim C31, and the section on it.
 
-Axes: S students, N points of a batch, H hidden units of all layers. Signs have no gradient: soft signs tanh(beta z)
-stand in for them. The centered alignment of their Gram matrices tends to that of the VQ kernels as beta grows.
+Axes: S students, N points of a batch, H hidden units of all layers. Signs have no gradient, so they are
+replaced by soft signs tanh(beta z). The centered alignment of their Gram matrices tends to that of the VQ kernels as
+beta grows.
 """
 
 from __future__ import annotations
@@ -25,8 +26,8 @@ from metriscope.report.style import CYCLE, INK, figure
 from metriscope.rng import stream
 from metriscope.runs import Driver
 from metriscope.studies.evidence import Above
-from metriscope.studies.judging import Criterion, Statement, Values
 from metriscope.studies.tidy_tables import joined
+from metriscope.studies.verdicts import Criterion, Statement, Values
 from metriscope.studies.vq.networks import (
     DATA,
     MATCHED,
@@ -112,7 +113,7 @@ def split(examples: ExampleSplit, seed: int, number: int) -> SplitData:
 
 @dataclass(frozen=True)
 class _Guide:
-    """What a teacher shows on a batch: pre-activations by layer, and logits."""
+    """The outputs of a teacher on a batch: pre-activations by layer, and logits."""
 
     layers: Layers
     logits: Float[Tensor, "n c"]
@@ -125,7 +126,7 @@ class _Guide:
 
 @dataclass(frozen=True)
 class _Students:
-    """Students of one shape that learn together, each by its variant."""
+    """Students of one shape that are trained together, each by its variant."""
 
     spec: Distilling
     shape: MLPShape
@@ -182,7 +183,7 @@ def _learn(
             step += 1
             guide = None if teacher is None else _Guide.of(*teacher, x[rows])
             leaves = {name: value.detach().requires_grad_() for name, value in state.items()}
-            # Summed over students, never averaged: each trains as it would alone.
+            # Summed over students, never averaged, so that each trains as it would alone.
             total = course.losses(leaves, (x[rows], y[rows]), guide).sum()
             for name, gradient in zip(leaves, torch.autograd.grad(total, list(leaves.values())), strict=True):
                 rule.step(state[name], gradient, moments, name, step, protocol)
@@ -234,7 +235,7 @@ class DistillationResults:
 
 
 def measure_distillation(part: Distillation, driver: Driver) -> DistillationResults:
-    """Run the lessons on the data sets that are computed, and look up the others."""
+    """Run the lessons on the data sets that are to be computed, and look up the others."""
     found: dict[Distilling, pd.DataFrame] = {}
     for computed in (True, False):
         asked = [spec for spec in part.lessons() if (spec.examples.name in part.computed) == computed]
@@ -330,7 +331,8 @@ def lessons(results: DistillationResults) -> Figure:
         left.set(title=name, xlabel="test accuracy − that with logits, points")
         right.set(title=name, xlabel="alignment with the teacher's VQ kernel")
     caption = (
-        "Each dot is a seed; the large dot is the mean with its 95 % interval. Left: what a student gains over one "
+        "Each dot is a seed; the large dot is the mean, the line its 95 % interval "
+        "(of under five: their range). Left: what a student gains over one "
         f"that learns from labels and logits, from the same start and batches; dashed: {WORTH:g} points. Right: "
         "debiased centered alignment of hard signs on test examples."
     )
@@ -341,7 +343,7 @@ TITLE = "Does matching VQ kernels distill a network?"
 
 
 def section(results: DistillationResults) -> Section:
-    """Return what was asked, the figure and the table; without rows, that nothing was run."""
+    """Return the question, the figure and the table or, without rows, a sentence that nothing was run."""
     if results.rows.empty:
         return Section(TITLE, (Prose(f"{_text(results)}\n\nNot run in this profile, and there is no record of it."),))
     return Section(TITLE, (Prose(_text(results)), lessons(results), _table(results)))

@@ -1,4 +1,4 @@
-"""What the experiments on moons, spheres and digits ask for, and those on sample sizes and prediction.
+"""Specifications of the experiments on moons, spheres and digits, on sample sizes, and on prediction.
 
 T4 is the trained network of 4 hidden layers on digits, I4 the same before training; a prime marks a second start on
 the same images. This module loads no tensor library.
@@ -14,15 +14,17 @@ from metriscope.studies.vq.networks import PLANE, STUDY, Group, Images, MLPShape
 __all__ = [
     "COMPARISONS", "CONTROLS", "DISTANCES", "FORMS", "INITIAL", "KERNEL_MEASURES", "PAIRS", "PLACES", "PLAIN",
     "PLAIN_DIGITS", "REFERENCE", "SCORES", "SEPARATION_MEASURES", "SOURCE_IMAGES", "SPHERE_ROLES", "STRUCTURE",
-    "TRAINED", "TWINS", "USEFUL", "Band", "Contest", "Crowd", "Digits", "Moons", "Pair", "Prediction", "Rotation",
+    "TRAINED", "TWINS", "USEFUL", "Band", "Contest", "CountedPairs", "Crowd", "Digits",
+    "Moons", "Pair", "Prediction", "Rotation",
     "SampleSizes", "Scales", "SeedPairs", "Separation", "Starts", "name_of", "spheres",
 ]  # fmt: skip
 
 SHAPE = MLPShape(2, 3, 96)
-# Full-batch steps: the loss of separable moons falls for ever, so that "to convergence" needs a rule of its own.
+# Full-batch steps: the loss of separable moons falls forever, so that "to convergence" needs its own rule.
 MOONS = VQRecipe(epochs=800, loss="bce", kept=(3, 10, 30, 60, 100, 200, 300, 500))
 PLAIN = VQRecipe(epochs=800, loss="bce")
-# A network has converged on the moons if its mean loss is under this: every point is right by a wide margin.
+# A network has converged on the moons if its mean loss is under this: every point is classified correctly by a wide
+# margin.
 CONVERGED = 0.01
 
 # Each comparison is between the first network and another, at the end or at the start of training.
@@ -54,13 +56,13 @@ PLACES = {"training": "training points", "new": "new points"}
 
 @dataclass(frozen=True)
 class Rotation:
-    """Kernels of one group's networks compared on the unit disc of a grid, as they are and rotated back."""
+    """Kernels of one group's networks compared on the unit disc of a grid, unchanged and rotated back."""
 
     group: Group
     grid: int
     components: int = 3
     estimator: str = "debiased"
-    method: int = 2  # raised when the same networks would be measured otherwise
+    method: int = 2  # increased when the same networks would be measured in another way
     study: str = STUDY
 
 
@@ -70,7 +72,7 @@ class Separation:
 
     group: Group
     components: int = 2
-    method: int = 1  # raised when the same networks would be measured otherwise
+    method: int = 1  # increased when the same networks would be measured in another way
     study: str = STUDY
 
 
@@ -120,7 +122,7 @@ SOURCE_IMAGES = ("mnist", 8_000, 2_000)
 
 
 def name_of(pair: Pair) -> str:
-    """Return a pair as it is shown.
+    """Return the name of a pair as pages show it.
 
     >>> name_of(("T4", "I6"))
     'T4–I6'
@@ -130,7 +132,7 @@ def name_of(pair: Pair) -> str:
 
 @dataclass(frozen=True)
 class Scales:
-    """The scales σ² of one form of heat kernel: ``count`` of them from the least to the largest, in equal ratios."""
+    """The scales σ² of one form of heat kernel: ``count`` of them from the smallest to the largest, in equal ratios."""
 
     form: str
     least: float
@@ -138,7 +140,7 @@ class Scales:
     count: int
 
 
-# Wide enough for both limits: at the left only points with the same pattern count, at the right all count alike.
+# Wide enough for both limits: at the left only pairs with the same pattern count, at the right all pairs count equally.
 SCALES = (Scales("distance", 0.1, 1e4, 51), Scales("squared", 0.1, 1e6, 71))
 
 
@@ -146,7 +148,7 @@ SCALES = (Scales("distance", 0.1, 1e4, 51), Scales("squared", 0.1, 1e6, 71))
 class SeedPairs:
     """Every pair of one seed's networks compared on the test images: alignment with its null, cosines at all scales.
 
-    Pairs that are ``judged`` have ``permutations`` permutations, the others ``further``. The mean and one ``quantile``
+    Pairs that are ``judged`` get ``permutations`` permutations, the others ``further``. The mean and one ``quantile``
     of the null are stored.
     """
 
@@ -159,7 +161,17 @@ class SeedPairs:
     judged: tuple[Pair, ...] = (TRAINED, INITIAL)
     quantile: float = 0.95
     estimator: str = "debiased"
-    method: int = 2  # raised when the same networks would be measured otherwise
+    method: int = 2  # increased when the same networks would be measured in another way
+    study: str = STUDY
+
+
+@dataclass(frozen=True)
+class CountedPairs:
+    """How many pairs of test images have each pair of distances, for pairs of one seed's networks."""
+
+    groups: tuple[Group, ...]
+    number: int
+    pairs: tuple[Pair, ...] = (TRAINED, INITIAL)
     study: str = STUDY
 
 
@@ -167,7 +179,7 @@ class SeedPairs:
 class Band:
     """A simultaneous confidence band of a curve of differences, from ``draws`` simulated samples of seeds.
 
-    ``margin``: a cosine that is less by at most this much counts as the same.
+    A cosine that is smaller by at most ``margin`` counts as equal.
     """
 
     level: float = 0.95
@@ -211,6 +223,11 @@ class Digits:
         """Return the trainings of all depths for each block of seeds."""
         return tuple(zip(*(self.groups(depth) for depth in self.depths), strict=True))
 
+    def counted(self) -> CountedPairs:
+        """Return the measurement of the first seed from which the cosine at any scale can be computed."""
+        groups = self.together()[0]
+        return CountedPairs(groups, groups[0].seeds[0])
+
     def comparisons(self) -> tuple[SeedPairs, ...]:
         """Return the measurements, one specification per seed."""
         how = (self.pairs, self.scales, self.permutations, self.further)
@@ -219,10 +236,10 @@ class Digits:
 
 @dataclass(frozen=True)
 class Starts:
-    """What is judged of all starts of figures 3 and 4, small enough to be recorded."""
+    """The judged numbers of all starts of figures 3 and 4, small enough to be recorded."""
 
     digits: Digits
-    method: int = 1  # raised when the same comparisons would be summarized otherwise
+    method: int = 1  # increased when the same comparisons would be summarized in another way
     study: str = STUDY
 
 
@@ -237,7 +254,7 @@ class Crowd:
     group: Group
     points: int = 1_000
     components: int = 2
-    method: int = 1  # raised when the same request would end in other numbers
+    method: int = 1  # increased when the same request would give other numbers
     study: str = STUDY
 
 
@@ -258,7 +275,7 @@ class SampleSizes:
         return tuple(Crowd(group) for some in sizes for group in some.jobs())
 
 
-# Larger is expected to be better, for each of them.
+# For each of these scores, larger is expected to be better.
 SCORES = {
     "naswot": "NASWOT's score before training",
     "rank": "effective rank before training",
@@ -266,11 +283,11 @@ SCORES = {
     "moved": "change of the kernel in the first epoch",
     "labels after": "alignment with the labels after one epoch",
 }
-# Not a score of the kernel: what one epoch of training tells without it.
+# Not a score of the kernel, but what one epoch of training tells without it.
 REFERENCE = {"early": "training accuracy after one epoch"}
-# What an architecture is known by before any network is drawn.
+# What is known of an architecture before any network is drawn.
 CONTROLS = ("parameters", "depth")
-# A partial rank correlation of this size is the least that counts as useful.
+# The smallest partial rank correlation that counts as useful.
 USEFUL = 0.3
 
 RECIPE = VQRecipe(epochs=15, loss="cross-entropy", batch=128, kept=(1,))
@@ -295,7 +312,7 @@ class Contest:
     batches: int = 8
     points: int = 1_000
     seed: int = 0
-    method: int = 1  # raised when the same request would end in other numbers
+    method: int = 1  # increased when the same request would give other numbers
     study: str = STUDY
 
     def group(self, width: int) -> Group:

@@ -38,7 +38,7 @@ NETWORK_TITLES = {"T4": "Trained (4)", "T6": "Trained (6)", "I4": "Initial (4)",
 PAIR_COLORS = (CYCLE[0], CYCLE[2], CYCLE[3], CYCLE[4], "#cc79a7", CYCLE[1])
 TASKS = {"moons": "moons, 3 × 96", "T4": "digits, 4 × 16", "T6": "digits, 6 × 16", "both": "digits, 4 × 16 with 6 × 16"}
 TASK_COLORS = dict(zip(TASKS, (CYCLE[2], CYCLE[0], CYCLE[1], CYCLE[5]), strict=True))
-SEEDS = "Each dot is a seed; the large dot is the mean with its 95 % interval."
+SEEDS = "Each dot is a seed; the large dot is the mean, the line its 95 % interval (of under five: their range)."
 BAND = "Median over seeds, band of the middle 80 %, extremes as thin lines."
 
 
@@ -137,7 +137,13 @@ def scalings(results: SpheresResults) -> Figure:
         "on. Middle: the same for as many new points, with true labels. Bottom: distances in label order, dark where "
         "near. The third network was trained on random labels."
     )
-    return _done(drawing, "vq-scalings", "Figure 2, repeated, with controls", caption)
+    rows = results.rows[results.rows["points"] == "training"]
+    apart = {
+        text: rows[rows["distance"] == d]["silhouette"].mean() for d, text in (("first", "VQ"), ("euclid", "Euclid"))
+    }
+    heading = f"Silhouette of the moons: {', '.join(f'{v:.2f} by {text}' for text, v in apart.items())} (figure 2)"
+    svg = to_svg(drawing, "vq-scalings", focus=(0, 3))
+    return Figure("vq-scalings", heading, svg, caption)
 
 
 def matrices(results: DigitsResults) -> Figure:

@@ -10,7 +10,7 @@ import pandas as pd
 from metriscope.report import Evidence, mean_text, number
 from metriscope.report.numbers import MISSING
 from metriscope.studies.evidence import Above, Below, Within
-from metriscope.studies.judging import Criterion, Statement, Values
+from metriscope.studies.verdicts import Criterion, Statement, Values
 from metriscope.studies.vq.digits import printed
 from metriscope.studies.vq.distillation import STATEMENT as DISTILLATION
 from metriscope.studies.vq.experiments import (

@@ -1,4 +1,4 @@
-"""Measure every experiment of the VQ study, and what the paper does not ask: epochs, depths and Abs.
+"""Measure every experiment of the VQ study, and questions beyond the paper: epochs, depths and Abs.
 
 Axes: S seeds, E kept epochs.
 """
@@ -53,7 +53,7 @@ class BeyondResults:
 
 @dataclass(frozen=True)
 class VQResults:
-    """What every experiment measured."""
+    """The results of every experiment."""
 
     moons: MoonsResults
     spheres: SpheresResults
@@ -68,7 +68,7 @@ class VQResults:
 
     @cached_property
     def tables(self) -> Mapping[str, pd.DataFrame]:
-        """The tables of all experiments; on digits, those of all starts where they were run or recorded."""
+        """The tables of all experiments; on digits, those of all starts if these were run or recorded."""
         figures = (self.moons, self.spheres, self.digits, self.lemmas, self.beyond, self.explorer)
         parts = (*figures, self.prediction, self.distillation, self.sample_sizes, self.starts)
         return {name: table for part in parts for name, table in part.tables.items()}
@@ -89,7 +89,7 @@ def measure(plan: VQPlan, runs: Finished, driver: Driver) -> VQResults:
 def _beyond(
     part: Beyond, runs: Finished, driver: Driver, rotated: MoonsResults, compared: DigitsResults
 ) -> BeyondResults:
-    """Measure what the paper does not ask; its own figures with ReLU networks are measured already."""
+    """Measure what goes beyond the paper; its own figures with ReLU networks are already measured."""
     networks = trained((*part.moons.jobs(), *part.digits.jobs()), runs)
     course = stored(driver, part.courses(), lambda spec: _course(networks, spec), "vq: during training")
     depths = pd.concat([_depth(part, depth, runs, driver) for depth in part.depths], ignore_index=True)

@@ -1,8 +1,9 @@
-"""How far two kernels agree, how well a distance separates classes, and what figures 1 and 2 show of one seed.
+"""How far two kernels agree, how well a distance separates classes, and the parts of figures 1 and 2 for one seed.
 
-Axes: N points (figure 1: cells of the unit disc), K components, S seeds. Both networks of a comparison see points that
-correspond, so that nothing is resampled: a network trained on rotated data is evaluated on rotated points ("rotated
-back") or on the same points ("not rotated back"). New points are a second draw that no network was trained on.
+Axes: N points (figure 1: cells of the unit disc), K components, S seeds. Both networks of a comparison are evaluated on
+corresponding points, so that nothing is interpolated: a network trained on rotated data is evaluated on rotated points
+("rotated back") or on the same points ("not rotated back"). New points are a second draw that no network was trained
+on.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def disc_points(grid: int) -> Float[Tensor, "n 2"]:
 
 
 def eigenspace_overlap(u: Float[np.ndarray, "n k"], v: Float[np.ndarray, "n k"]) -> float:
-    """Return the mean squared canonical correlation of two spaces with orthonormal bases: 1 the same, 0 orthogonal.
+    """Return the mean squared canonical correlation of two spaces with orthonormal bases: 1 if equal, 0 if orthogonal.
 
     >>> eigenspace_overlap(np.eye(4)[:, :2], np.eye(4)[:, 1:3])
     0.5
@@ -129,7 +130,7 @@ class MoonsResults:
 
     @cached_property
     def tables(self) -> dict[str, pd.DataFrame]:
-        """Every comparison, and the gaps, each with whether all networks of the seed converged."""
+        """Every comparison and every gap, and for each whether all networks of the seed converged."""
         worst = self.ends.groupby("seed")["loss"].max()
         rows = {"turning": self.rows, "turning gaps": gaps(self.rows)}
         return {k: v.assign(protocol=v["seed"].map(worst < self.part.converged)) for k, v in rows.items()}
@@ -212,7 +213,7 @@ def euclidean_scaling(x: Float[np.ndarray, "n d"]) -> tuple[Float[np.ndarray, "n
 
 
 def neighbor_accuracy(distances: Num[np.ndarray, "n n"], labels: Int[np.ndarray, " n"]) -> float:
-    """Return how often a point's nearest other point has its label; of several nearest, the share that has it.
+    """Return how often a point's nearest other point has its label; of several nearest ones, the share that has it.
 
     >>> neighbor_accuracy(np.array([[0, 1, 1], [1, 0, 2], [1, 2, 0]]), np.array([0, 0, 1]))
     0.5
@@ -292,14 +293,14 @@ class SpheresResults:
 
     @cached_property
     def tables(self) -> dict[str, pd.DataFrame]:
-        """Every separation, and the ranks as shares, each with whether the seed's network converged."""
+        """Every separation, and the ranks as shares, and for each whether the seed's network converged."""
         first = self.ends[self.ends["role"] == "first"].set_index("seed")["loss"]
         rows = {"separation": self.rows, "ranks": self._ranks()}
         tables = {k: v.assign(protocol=v["seed"].map(first < self.part.converged)) for k, v in rows.items()}
         return tables | {"sphere accuracies": self.ends}
 
     def _ranks(self) -> pd.DataFrame:
-        """Return the VQ kernel's rank as a share of Euclid's, and of the largest that points and units allow."""
+        """Return the VQ kernel's rank as a share of that of Euclidean distances, and of the largest possible."""
         table = self.rows.pivot(index=["seed", "points"], columns="distance", values="rank").reset_index()
         most = min(self.part.points.count - 1, self.part.shape.depth * self.part.shape.width)
         shares = {"of euclid": table["first"] / table["euclid"], "of largest": table["first"] / most}

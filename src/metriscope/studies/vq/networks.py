@@ -17,7 +17,7 @@ __all__ = [
 STUDY = "vq"
 # Seeds are trained in groups of this size, whatever the machine: a group is what is stored.
 GROUP = 5
-# Groups that share a pass; as many as keep the cores of a large machine busy.
+# The number of groups that share a pass: enough to keep the cores of a large machine busy.
 TOGETHER = 16
 
 
@@ -60,7 +60,8 @@ class VQRecipe:
 class MoonPoints:
     """Two moons: ``count`` training points and as many new ones; the role "turned" rotates them by ``angle``.
 
-    With more than two dimensions the moons are scaled, and random coordinates bring every point to the unit sphere.
+    With more than two dimensions the moons are scaled down, and random coordinates are added that put every point on
+    the unit sphere.
     """
 
     count: int = 150
@@ -140,7 +141,7 @@ def matched_width(inputs: int, depth: int, budget: int) -> int:
     return min((width, width + 1), key=lambda w: abs(MLPShape(inputs, depth, w).parameters - budget))
 
 
-# The least gain in test accuracy, in percentage points, that is worth another loss term.
+# The smallest gain in test accuracy, in percentage points, that is worth another loss term.
 WORTH = 0.3
 DATA = ("mnist-5k", "letter")
 
@@ -176,7 +177,7 @@ class StudentVariant:
 class ExampleSplit:
     """A named data set, and how many of its examples each seed draws to train, to choose weights and to test on.
 
-    Features are scaled together, as pixels are, or each by itself.
+    Features are scaled together, as for pixels, or each separately.
     """
 
     name: str
@@ -201,7 +202,7 @@ class Distilling:
     number: int
     teacher: tuple[int, int] = (6, 64)
     student: tuple[int, int] = (2, 32)
-    # The teacher is trained for longer: only one that is better than its students has something to teach.
+    # The teacher is trained for longer, since it should be better than its students.
     schooling: int = 60
     epochs: int = 20
     batch: int = 128
@@ -211,7 +212,7 @@ class Distilling:
     beta: float = 3.0
     weights: tuple[float, ...] = (0.1, 0.5, 2.0)
     seed: int = 0
-    method: int = 1  # raised when the same request would end in other numbers
+    method: int = 1  # increased when the same request would give other numbers
     study: str = STUDY
 
     def shape(self, size: tuple[int, int]) -> MLPShape:

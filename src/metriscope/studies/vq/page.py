@@ -172,9 +172,9 @@ def _digits(results: DigitsResults) -> Section:
         "σ² only images with the same pattern count. The centered alignment has no such limits: it compares which "
         "images are nearer than others."
     )
-    drawn = (figures.matrices(results), figures.curves(results), figures.changes(results), figures.aligned(results))
+    drawn = (digits.tried(results), figures.matrices(results), figures.curves(results), figures.changes(results))
     tables = (_aligned(results), _printed_table(results), _accuracies(results))
-    return Section("Networks of 4 and 6 layers on digits", (Prose(text), *drawn, *tables))
+    return Section("Networks of 4 and 6 layers on digits", (Prose(text), *drawn, figures.aligned(results), *tables))
 
 
 def _aligned(results: DigitsResults) -> Table:
@@ -354,7 +354,7 @@ def explorer(results: ExplorerResults) -> Section:
         "Open the explorer",
         "Move the pointer to paint the distance from there to everywhere: VQ, region graph and Euclid side by side, "
         f"for {len(results.views)} networks. One file that needs no internet; works with mouse, touch and keyboard.",
-        explorer_page([view.scene for view in results.views]),
+        explorer_page([view.scene for view in results.views], back="report.html#study-vq"),
     )
     return Section("The explorer", (Prose(_explorer_text(results)), page, figures.partitions(results), table))
 

@@ -1,4 +1,4 @@
-"""What the VQ study asks for: options, and every experiment with its trainings and measurements."""
+"""The plan of the VQ study: options, and every experiment with its trainings and measurements."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ Bounds = tuple[tuple[float, float], tuple[float, float]]
 
 @dataclass(frozen=True)
 class RandomNetworks:
-    """Depths and widths of random networks; a lot uses every combination in turn, with ReLU and with Abs."""
+    """Depths and widths of random networks; each :class:`Lot` uses every combination in turn, with ReLU and Abs."""
 
     name: str
     depths: tuple[int, ...]
@@ -62,7 +62,7 @@ class Lot:
     """A set of random networks of one kind, compared region by region: the unit that is computed and stored.
 
     A window cuts off paths that lead outside it, so that distances in the region graph may be longer than on the whole
-    plane. A second window, ``wider`` times as wide, measures by how much; 0: no second window.
+    plane. A second window, ``wider`` times as wide, measures by how much; 0 means no second window.
     """
 
     networks: RandomNetworks
@@ -101,7 +101,8 @@ class Lemmas:
         return tuple(Lot(kind, n, self.count, wider=WIDER[kind.name], seed=self.seed) for kind, n in asked)
 
 
-# As many units, so that VQ distances compare. Depth and width, activation and role, each with the explorer's name.
+# All have the same number of units, so that VQ distances are comparable. Depth and width, activation and role, each
+# with its name in the explorer.
 SHAPES = {(3, 32): "deep", (1, 96): "shallow"}
 ACTIVATIONS = {"relu": "ReLU", "abs": "Abs"}
 ROLES = {"first": "moons", "turned": "rotated moons"}
@@ -121,7 +122,7 @@ class Exploring:
     middle: tuple[float, float] = (0.0, 0.0)
     # All pairs of regions would take minutes.
     sources: int = 100
-    method: int = 1  # raised when the same network would be measured otherwise
+    method: int = 1  # increased when the same network would be measured in another way
     study: str = STUDY
 
     @property
@@ -193,7 +194,7 @@ class Course:
     groups: tuple[Group, ...]
     grid: int = 0
     estimator: str = "debiased"
-    method: int = 2  # raised when the same networks would be measured otherwise
+    method: int = 2  # increased when the same networks would be measured in another way
     study: str = STUDY
 
 
@@ -210,7 +211,7 @@ class Ranks:
 
 @dataclass(frozen=True)
 class Beyond:
-    """What the paper does not ask: figures 1 and 3 over epochs, at other depths of equal size, and with Abs."""
+    """Questions beyond the paper: figures 1 and 3 over epochs, at other depths of equal size, and with Abs."""
 
     moons: Moons
     digits: Digits
@@ -227,7 +228,7 @@ class Beyond:
 
     @property
     def abs_digits(self) -> Digits:
-        """Figures 3 and 4 with Abs, without permutations: no claim is judged on them."""
+        """Figures 3 and 4 with Abs, without permutations, because no claim is judged by them."""
         plain = replace(self.digits, activation="abs", recipe=self.plain_digits, roles=("first",))
         return replace(plain, pairs=PAIRS, permutations=0, further=0)
 
@@ -268,6 +269,11 @@ class VQPlan:
     sample_sizes: SampleSizes
     starts: Starts
 
+    @property
+    def repeats(self) -> tuple[int, ...]:
+        """How many starts a network has, on the moons and on digits."""
+        return self.moons.seeds, self.digits.seeds
+
     def jobs(self) -> tuple[Group, ...]:
         """Return the trainings, those that take longest first."""
         parts = (self.digits, self.beyond, self.moons, self.spheres, self.explorer)
@@ -293,7 +299,7 @@ class VQPlan:
 
 
 def plan(options: VQOptions) -> VQPlan:
-    """Return the plan, or say in one sentence why it cannot be run.
+    """Return the plan, or raise a ValueError that says in one sentence why it cannot be run.
 
     >>> plan(VQOptions(seeds=4)).moons.seeds
     4
@@ -317,7 +323,7 @@ def plan(options: VQOptions) -> VQPlan:
 
 
 def _images(profile: str) -> Images:
-    """Return the profile's digits without reading them; only data that is not embedded can be missing."""
+    """Return the profile's digits without reading them; only data that is not embedded may be missing."""
     from metriscope.data import available, digest
 
     name, train, test = IMAGES[profile]
@@ -338,7 +344,7 @@ def _source_images() -> Images:
 
 
 def _distillation(computed: bool, seed: int) -> Distillation:
-    """Return the lessons on each data set; what is not on this machine is looked up in the records."""
+    """Return the lessons on each data set; data that is not on this machine is looked up in the records."""
     from metriscope.data import available, digest
 
     examples = [ExampleSplit(name, digest(name), *EXAMPLES[name], together=name == "mnist-5k") for name in DATA]

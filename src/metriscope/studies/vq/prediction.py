@@ -1,4 +1,4 @@
-"""Sixty architectures: how well kernels predict final accuracy where parameters and depth are known; claim C30.
+"""Sixty architectures: how well kernels predict final accuracy if parameters and depth are known (claim C30).
 
 Axes: A architectures, C control variables. All correlations are between ranks.
 """
@@ -21,8 +21,8 @@ from metriscope.report.style import COLORS, CYCLE, FAINT, INK, figure, legend, l
 from metriscope.rng import derive
 from metriscope.runs import Driver
 from metriscope.studies.evidence import Above
-from metriscope.studies.judging import Criterion, Statement, Values
 from metriscope.studies.tidy_tables import joined
+from metriscope.studies.verdicts import Criterion, Statement, Values
 from metriscope.studies.vq.experiments import CONTROLS, REFERENCE, SCORES, USEFUL, Contest, Prediction
 from metriscope.studies.vq.moons import entropy_rank
 from metriscope.studies.vq.networks import STUDY, Group
@@ -90,7 +90,7 @@ def _design(controls: Controls) -> Float[np.ndarray, "a c1"]:
 
 
 def _left(values: Array, design: Float[np.ndarray, "a c"]) -> Array:
-    """Return what a linear function of the design leaves of values; rounding errors count as nothing."""
+    """Return the residuals of a linear regression of values on the design; rounding errors are set to zero."""
     left = values - design @ np.linalg.lstsq(design, values, rcond=None)[0]
     nothing = np.linalg.norm(left) <= np.sqrt(np.finfo(float).eps) * np.linalg.norm(values)
     return np.zeros_like(left) if nothing else left
@@ -102,9 +102,9 @@ def _cosine(a: Array, b: Array) -> float:
 
 
 def partial_rank_correlation(score: Array, target: Array, controls: Controls) -> float:
-    """Return the correlation of two rankings after a linear function of the controls' ranks is taken from each.
+    """Return the correlation of two rankings after a linear function of the controls' ranks is subtracted from each.
 
-    It is 0 if the controls leave nothing of the score.
+    It is 0 if the controls explain the score completely.
 
     >>> size = np.array([[1.0], [2.0], [3.0], [4.0]])
     >>> partial_rank_correlation(size[:, 0] ** 2, np.array([1.0, 3.0, 2.0, 4.0]), size)
@@ -126,11 +126,11 @@ def pseudo_values(score: Array, target: Array, controls: Controls) -> Array:
 
 
 def permutation_p(score: Array, target: Array, controls: Controls, permutations: int, seed: int) -> float:
-    """Return the one-sided p-value of the partial rank correlation, with what is left of the score shuffled."""
+    """Return the one-sided p-value of the partial rank correlation, with the residual of the score shuffled."""
     design, generator = _design(controls), np.random.default_rng(seed)
     left, goal = _left(_ranks(score), design), _left(_ranks(target), design)
     shuffled = generator.permuted(np.tile(left, (permutations, 1)), axis=1)
-    # The controls take their part from each shuffled score too.
+    # The controls are regressed out of each shuffled score too.
     shuffled -= shuffled @ design @ np.linalg.pinv(design)
     norms = np.linalg.norm(shuffled, axis=1) * np.linalg.norm(goal)
     found = np.divide(shuffled @ goal, norms, out=np.zeros(permutations), where=norms > 0)
@@ -138,7 +138,7 @@ def permutation_p(score: Array, target: Array, controls: Controls, permutations:
 
 
 def held_out_gains(score: Array, target: Array, controls: Controls) -> Array:
-    """Return how much less the squared error of each architecture is with the score, as a share of the mean error.
+    """Return by how much the score reduces the squared error of each architecture, as a share of the mean error.
 
     Each architecture's rank is predicted by linear regression on all others: from the controls, and with the score.
     """
@@ -308,7 +308,7 @@ TITLE = "Does the kernel tell a network's worth before training?"
 
 
 def section(results: PredictionResults) -> Section:
-    """Return what was asked, the figure and the table; without rows, that nothing was run."""
+    """Return the question, the figure and the table or, without rows, a sentence that nothing was run."""
     if results.rows.empty:
         return Section(TITLE, (Prose(f"{_text(results)}\n\nNot run in this profile, and there is no record of it."),))
     return Section(TITLE, (Prose(_text(results)), forecasts(results), _table(results)))

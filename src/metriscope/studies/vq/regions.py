@@ -33,7 +33,7 @@ __all__ = [
 
 
 class Tent(nn.Module):
-    """The tent map of the unit interval, 2z up to 1/2 and 2 - 2z from there, applied once per layer; one unit each.
+    """The tent map of the unit interval, 2z up to 1/2 and 2 - 2z beyond, applied once per layer, with one unit each.
 
     ``printed`` is the formula as Roddenberry et al. print it, min(2z, 1).
     """
@@ -69,7 +69,7 @@ def _shape(lot: Lot, index: int) -> MLPShape:
 
 
 def random_network(lot: Lot, index: int) -> nn.Sequential:
-    """Return one network of a lot."""
+    """Return one network of a set."""
     return mlp(_shape(lot, index), stream(lot.seed, STUDY, "lemmas", lot.networks.name, lot.number, index))
 
 
@@ -106,7 +106,7 @@ def wider_distances(partition: Partition, wide: Partition) -> Int64[np.ndarray, 
 def compare_windows(
     vq: Int64[np.ndarray, " p"], graph: Int64[np.ndarray, " p"], wide: Int64[np.ndarray, " p"]
 ) -> dict[str, float]:
-    """Return how many pairs are nearer in the graph of a wider window, by how much, and the lemmas there.
+    """Return how many pairs are nearer in the graph of a wider window, by how much, and whether the lemmas hold there.
 
     >>> compare_windows(np.array([1, 2]), np.array([1, 4]), np.array([1, 2]))["shortened"]
     0.5
@@ -117,7 +117,7 @@ def compare_windows(
 
 
 def lot_rows(lot: Lot) -> Iterator[dict[str, object]]:
-    """Yield one row per network of a lot: both distances over every pair of its regions."""
+    """Yield one row per network of a set: both distances over every pair of its regions."""
     for index in range(lot.count):
         shape, model = _shape(lot, index), random_network(lot, index)
         partition = linear_regions(model, bounds=lot.bounds)
@@ -178,7 +178,7 @@ class LemmasResults:
         rows, tents = self.networks, self.tents
         differ = (rows["strict"] * rows["pairs"]).round() + rows["violations"]
         names = rows["kind"] + " " + rows["seed"].astype(str) + "." + rows["number"].astype(str)
-        # A single layer has two pieces, and no pair that could differ.
+        # A single layer has only two pieces, and so no pair that could differ.
         never = (tents["layers"] > 1) & ~(tents["strict"] > 0)
         extra = {"pieces off": (tents["pieces"] - 2 ** tents["layers"]).abs(), "never strict": never.astype(int)}
         lemmas = rows.assign(network=names, differ=differ, protocol=True)
@@ -204,7 +204,7 @@ def _pieces(spec: TentMaps) -> Pieces:
     return Pieces(layers, z[:, 0].numpy(), Tent(layers)(z)[:, 0].numpy(), found)
 
 
-# What `compare` finds that the table of the explorer shows, and what a scene takes over from a partition.
+# The results of `compare` that the explorer's table shows, and the fields that a scene takes from a partition.
 KEPT = ("violations", "strict", "mean gap", "largest gap", "stretch")
 SCENE = ("vertices", "corners", "starts", "signs")
 

@@ -1,4 +1,4 @@
-"""Separation of training points and of new points by the number of training points, and the section on it.
+"""Separation of training points and of new points over the number of training points, and the section on it.
 
 Axes: T numbers of points.
 """
@@ -49,14 +49,14 @@ def crowd_rows(spec: Crowd) -> Iterator[dict[str, object]]:
 
 
 def _some(rows: Tensor, count: int) -> Tensor:
-    """Return at most so many rows, evenly spaced: points are in the order of labels."""
+    """Return at most ``count`` rows, evenly spaced because points are in the order of their labels."""
     return rows if len(rows) <= count else rows[torch.linspace(0, len(rows) - 1, count).long()]
 
 
 def needed(counts: Float[np.ndarray, " t"], values: Float[np.ndarray, " t"], bound: float) -> float:
-    """Return the number of points from which on values stay above a bound, interpolated along the logarithm.
+    """Return the number of points from which values stay above a bound, interpolated along the logarithm.
 
-    It is the least number if all values are above, and infinite if the last is not.
+    It is the smallest number if all values are above the bound, and infinity if the last one is not.
 
     >>> round(needed(np.array([100.0, 1e4]), np.array([0.0, 0.5]), 0.25)), needed(np.ones(2), np.zeros(2), 0.25)
     (1000, inf)
@@ -81,7 +81,7 @@ class SampleSizesResults:
 
     @cached_property
     def tables(self) -> dict[str, pd.DataFrame]:
-        """All rows, and per seed and set of points the number of points from which on they are separated."""
+        """All rows, and per seed and set of points the number of points from which they are separated."""
         if self.rows.empty:
             return {}
         counts, found = np.unique(self.rows["count"]).astype(float), []
@@ -95,7 +95,7 @@ class SampleSizesResults:
 
 
 def needed_text(tables: Mapping[str, pd.DataFrame]) -> str:
-    """Return in a sentence from how many training points on new points are separated."""
+    """Return a sentence that says with how many training points new points are separated."""
     if "points needed" not in tables:
         return ""
     rows, most = tables["points needed"], int(tables["sample sizes"]["count"].max())
@@ -150,7 +150,7 @@ TITLE = "Moons in 100 dimensions: how many points are enough?"
 
 
 def section(results: SampleSizesResults) -> Section:
-    """Return what was asked, the figure and the table; without rows, that nothing was run."""
+    """Return the question, the figure and the table or, without rows, a sentence that nothing was run."""
     part = results.part
     counts = part.counts if results.rows.empty else tuple(results.rows["count"].unique())
     text = (

@@ -83,7 +83,7 @@ class OwnPoints:
         return torch.stack(self.x), torch.stack(self.y)
 
     def session(self) -> AbstractContextManager[object]:
-        """Nothing to hold."""
+        """Return a context that does nothing."""
         return nullcontext()
 
     def moments(self, parameters: Mapping[str, Tensor]) -> State:
@@ -115,7 +115,7 @@ class OwnPoints:
     def _step(self, parameters: State, moments: State, batch: tuple[Tensor, Tensor], step: int) -> Tensor:
         leaves = {name: value.detach().requires_grad_() for name, value in parameters.items()}
         points = POINT_LOSSES[self.protocol.loss](stacked_mlp(self.shape, leaves, batch[0]), batch[1])
-        # Summed over networks, never averaged: each trains as it would alone.
+        # Summed over networks, never averaged, so that each trains as it would alone.
         gradients = torch.autograd.grad(points.mean(1).sum(), list(leaves.values()))
         for name, gradient in zip(parameters, gradients, strict=True):
             RULES[self.protocol.optimizer].step(parameters[name], gradient, moments, name, step, self.protocol)
@@ -156,7 +156,7 @@ def _moons(group: Group, moons: MoonPoints, number: int, part: str, rotated: boo
     return x[order].float(), y[order].float()
 
 
-# The groups of a pass see the same images, those of two blocks of seeds.
+# The groups of a pass use the same images, those of two blocks of seeds.
 @lru_cache(maxsize=2 * GROUP)
 def _digits(images: Images, seed: int, number: int) -> SeedData:
     pixels, labels = _pool(images.name)
@@ -194,7 +194,7 @@ def cohort(group: Group) -> Cohort:
 
 
 def _begin(groups: Sequence[Group]) -> CohortPass:
-    # One thread each: the networks are small, and threads that share an operation wait longer than they work.
+    # One thread each: the networks are small, and threads that share an operation would mostly wait.
     return CohortPass({group: (cohort(group),) for group in groups}, _finish, threads=1)
 
 
@@ -225,7 +225,7 @@ def accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:
     return float((guess == y).float().mean())
 
 
-# Groups of the same number of epochs train side by side, and end together.
+# Groups with the same number of epochs are trained together, and end together.
 WORK = Work(_begin, share=lambda group: group.recipe.epochs, width=TOGETHER)
 
 

@@ -3,11 +3,11 @@
 Axes: N points, U units, K bits per unit. A unit of most kinds has one bit, 1 where its pre-activation is >= 0 (-0.0
 included). Kinds with two thresholds (hardtanh, relu6, hardsigmoid, hardshrink, softshrink, clamp) have two bits side
 by side, for the lower and the upper threshold. A pool has one bit for each element of its window, in row-major
-order, and the bit of the first largest element is 1: so any two winners are equally far apart, by two bits.
+order, and the bit of the first largest element is 1: so the patterns of any two winners differ in two bits.
 Smooth kinds are read by the sign of their pre-activation and marked as not piecewise affine.
 
-Recurrent layers run all steps in one call. Their gates are computed again from what they are given and return; units
-are, side by side, for an LSTM the input, forget, cell and output gate and the cell state; for a GRU the reset, update
+Recurrent layers run all steps in one call. Their gates are computed again from their inputs and outputs. The units of
+an LSTM are, side by side, the input, forget, cell and output gate and the cell state; those of a GRU the reset, update
 and new gate. T steps, D directions, G gates.
 """
 
@@ -44,7 +44,7 @@ def _at(levels: tuple[float, ...]) -> Reader:
 
 
 def _hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, *_: Any, **__: Any) -> Levels:
-    # The module ReLU6 calls hardtanh, and is known by its own name.
+    # The module ReLU6 calls hardtanh, but is reported under its own name.
     return Levels(input.detach(), (min_val, max_val), kind="relu6" if (min_val, max_val) == (0.0, 6.0) else "")
 
 
@@ -67,7 +67,7 @@ def _gate(input: Tensor, dim: int = -1, *_: Any, **__: Any) -> Levels:
 
 
 def _clamp(input: Tensor, min: Any = None, max: Any = None, **_: Any) -> Levels | None:
-    """Read a clamp as an activation if its interval holds zero; others, and remote ones, only limit a value."""
+    """Read a clamp as an activation if its interval contains zero and is not very wide; others only limit values."""
     bounds = tuple(bound for bound in (min, max) if bound is not None)
     if not bounds or not all(isinstance(bound, int | float) for bound in bounds):
         return None
@@ -124,7 +124,7 @@ _ALIASES = {
     "logsigmoid": ("log_sigmoid", "log_sigmoid_forward"),
 }
 
-# The one table's activations by their kinks, a smooth one by its sign; then those that read their own arguments.
+# The activations of the table, by their kinks or, if smooth, by their sign; then those that need their own arguments.
 KINDS = {
     **{
         name: ActivationKind(_at(row.kinks or (0.0,)), row.piecewise_affine, _ALIASES.get(name, ()))
@@ -147,7 +147,7 @@ KINDS = {
 
 @dataclass(frozen=True)
 class Call:
-    """A function that is an activation: of which kind, how it reads, and whether it is a function or a method."""
+    """A function that is an activation: its kind, how its units are read, and whether it is a function or a method."""
 
     kind: str
     piecewise_affine: bool
@@ -155,7 +155,7 @@ class Call:
     seen: str
 
     def of_kind(self, kind: str) -> Call:
-        """Return the same call as that of another kind."""
+        """Return the same call with another kind."""
         return replace(self, kind=kind, piecewise_affine=KINDS[kind].piecewise_affine)
 
 
@@ -171,7 +171,7 @@ def _overloads(name: str) -> Iterator[Any]:
 
 
 def _found(name: str) -> Iterator[tuple[Any, str]]:
-    """Yield whatever goes by a name in PyTorch, with how it is called; in-place forms end in an underscore."""
+    """Yield everything that has this name in PyTorch, with how it is called; in-place forms end in an underscore."""
     for spelling in (name, f"{name}_"):
         yield from ((found, seen) for seen, place in _PLACES if (found := getattr(place, spelling, None)) is not None)
         yield from ((found, "operator") for found in _overloads(spelling))
@@ -202,7 +202,7 @@ def _all(*names: str) -> frozenset[Any]:
     return frozenset(function for name in names for function, _ in _found(name))
 
 
-# A tensor does not say which of its axes counts channels, but the last layer that made channels does.
+# A tensor does not tell which of its axes counts channels, but the last layer that made channels does.
 CHANNELS_FIRST = _all(
     *(f"conv{way}{axes}d" for way in ("", "_transpose") for axes in (1, 2, 3)),
     *("convolution", "batch_norm", "group_norm", "instance_norm", "native_batch_norm", "native_group_norm"),

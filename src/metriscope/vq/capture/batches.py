@@ -1,7 +1,7 @@
 """Data in any supported form, as batches that a model can be called with.
 
-A batch is a tensor or an array; a tuple or list, of which the first entry is the input, or the first entries if the
-model needs several; or a mapping of names to tensors, which are passed by name. Axes: N points, first.
+A batch is a tensor or an array; a tuple or list, whose first entry is the input (or first entries, if the model needs
+several inputs); or a mapping of names to tensors, which are passed by name. Axes: N points, first.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from metriscope.common.validation import contiguous, described, plain_array, req
 
 __all__ = ["Batch", "Reader", "as_points", "by_name", "expected_points", "split"]
 
-# Names of targets in data sets; they are passed on only to a model that takes them.
+# Names of targets in data sets; they are passed only to a model that has such a parameter.
 _LABELS = frozenset({"label", "labels", "label_ids", "target", "targets", "y"})
 
 
@@ -90,7 +90,7 @@ def _first_leaf(data: Any) -> bool:
 
 
 def expected_points(data: Any, axis: int = 0) -> int | None:
-    """Return how many points there are, where that is known before they are read; a guess for a loader."""
+    """Return the number of points if it is known before they are read; for a loader it is an estimate."""
     if isinstance(data, Tensor | np.ndarray):
         return data.shape[axis] if data.ndim > axis else None
     if isinstance(data, Mapping):
@@ -190,7 +190,7 @@ class Reader:
 
     def _tensor(self, array: np.ndarray) -> Tensor:
         plain = contiguous(plain_array(array, "data"))
-        # PyTorch warns of memory that may not be written.
+        # PyTorch warns about read-only memory.
         tensor = torch.from_numpy(plain if plain.flags.writeable else plain.copy())
         return tensor.to(self._dtype) if tensor.is_floating_point() else tensor
 
@@ -201,7 +201,7 @@ def _precision(model: nn.Module) -> torch.dtype:
 
 
 def _needed(model: nn.Module) -> list[str]:
-    """Return the names of the inputs that a model cannot run without; none if that is not known."""
+    """Return the names of the inputs that a model requires; none if they are not known."""
     try:
         parameters = inspect.signature(model.forward).parameters.values()
     except (TypeError, ValueError):
@@ -211,7 +211,7 @@ def _needed(model: nn.Module) -> list[str]:
 
 
 def _parameters(model: nn.Module) -> frozenset[str] | None:
-    """Return the names that a model takes; None if it takes any."""
+    """Return the names of the parameters of a model; None if it accepts any name."""
     try:
         parameters = inspect.signature(model.forward).parameters.values()
     except (TypeError, ValueError):

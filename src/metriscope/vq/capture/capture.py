@@ -6,13 +6,14 @@ Captured are ReLU, LeakyReLU, PReLU, RReLU, Abs, Threshold, Hardtanh, ReLU6, Har
 whose interval holds zero, max pools, and by the sign of their pre-activation GELU, SiLU, Mish, Hardswish, ELU, SELU,
 CELU, Sigmoid, LogSigmoid, Tanh, Softplus, Softsign, Tanhshrink, erf, GLU (its gate) and the gates of LSTM, GRU and RNN:
 as modules, functions, methods, operators and in-place forms alike. After the first batch, a few of its points are run
-once more, in another number. This tells which axis of each activation holds the points, which maxima and comparisons
-are activations written by hand, and what else ran that may be an activation; ``missed`` names it.
+once more, as a batch of another size. This tells which axis of each activation holds the points, which maxima and
+comparisons are activations written by hand, and what else ran that may be an activation; ``missed`` lists that.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import nullcontext
 from dataclasses import asdict, dataclass, field, fields
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -58,50 +59,51 @@ def capture(
     Parameters
     ----------
     model : torch.nn.Module
-        Any module. It runs in eval mode without gradients and is given back exactly as it was: modes, hooks,
-        device, gradients and random states, also after an exception.
+        Any module. It runs in eval mode without gradients. Afterwards its modes, hooks, device and gradients, and the
+        random states, are exactly as before, even after an exception.
     data : tensor, array, mapping, data set, loader or iterable of batches
         A tensor, an array (its floats take the model's precision), a mapping of names to tensors, a data set, a
-        loader or any iterable of batches. Of a tuple the first entry is the input, or as many entries as the model
-        needs; a mapping is handed over by name. For a model of several inputs, a tuple of tensors is its data.
+        loader or any iterable of batches. The first entry of a tuple is the input, or as many entries as the model
+        needs; the entries of a mapping are passed by name. For a model of several inputs, data can be a tuple of
+        tensors.
     layers : str, type, torch.nn.Module, callable, or list of these, optional
-        Which layers to capture, all if not given: a name, a glob, a type of module or a module (it and all inside), a
-        function of a ``Layer``, or a list of these.
+        Which layers to capture; all if not given. A name, a glob, a type of module, a module (itself and everything
+        inside), a function of a ``Layer``, or a list of these.
     batch_size : int
-        How many points to run at once, where the data is not in batches already.
+        How many points to run at once, unless the data comes in batches.
     device : torch.device or str, optional
         Where to run; the model's own device if not given.
     ids : array of int or str, optional
-        One whole number or word per point; 0, 1, ... if not given.
+        One integer or string per point; 0, 1, ... if not given.
     conv : {"positions", "channels"}
         ``"positions"`` takes every position of a convolution, or token of a sequence, as a unit of its own;
         ``"channels"`` pools them: a channel's bit is 1 if it is 1 at any position.
     tokens : {"any", "first", "last", "mean"}, optional
         Pool the tokens of a sequence, that is positions of layers whose channels come last, into one bit per feature:
-        1 if it is at any token, at the first or the last one, or at half of them or more. Tokens that the data's
-        ``attention_mask`` leaves out do not count. If not given, ``conv`` decides for tokens as well.
+        1 if the bit is 1 at any token, at the first or the last token, or at half of the tokens or more. Tokens that
+        the data's ``attention_mask`` leaves out do not count. If not given, ``conv`` decides for tokens as well.
     points_axis : int
-        Axis of the data's tensors that holds the points: 1 for data of shape (tokens, points, features). Which axis of
-        an activation holds them is found by running the model on two numbers of points.
+        Axis of the data's tensors that holds the points: 1 for data of shape (tokens, points, features). The
+        axis of each activation is found by running the model on batches of two sizes.
     strict : bool
-        Refuse a model in which something ran that may be an activation and was not captured, or layers were dropped.
+        Raise an error if something that may be an activation ran and was not captured, or if layers were dropped.
     values : {"float16", "float32"}, optional
-        Keep what every activation is given as well, in this precision, batch by batch in a file that is mapped into
-        memory: :meth:`Patterns.values` gives it, and :meth:`Patterns.save` writes it beside the bits.
+        Also keep the pre-activations, in this precision, in a file that is mapped into memory.
+        :meth:`Patterns.values` returns them, and :meth:`Patterns.save` writes them beside the bits.
     after : bool
-        Keep what activations return, instead of what they are given.
+        Keep the outputs of activations instead of the pre-activations.
     autocast : torch.dtype, optional
-        Run under ``torch.autocast`` in this precision, as ``torch.bfloat16``.
+        Run under ``torch.autocast`` in this precision, such as ``torch.bfloat16``.
 
     Returns
     -------
     Patterns
-        The packed signs, layers in the order in which they first ran. ``missed`` says what else ran.
+        The packed signs; layers are in the order in which they first ran. ``missed`` lists what else ran.
 
     Raises
     ------
     ValueError
-        If the model runs no known activation or cannot run on the data, if a chosen layer is not there or has no axis
+        If the model runs no known activation or cannot run on the data, if a chosen layer does not exist or has no axis
         of points, if pre-activations are NaN or infinite or cannot be held in the precision of ``values``, or if
         ``strict`` and something was missed.
 
@@ -141,13 +143,13 @@ def describe(
     Parameters
     ----------
     model : torch.nn.Module
-        Any module; it is given back as it was.
+        Any module; it is not changed.
     batch : tensor, array, tuple or mapping
         A batch of points, as for :func:`capture`.
     layers : str, type, torch.nn.Module, callable, or list of these, optional
         Which layers to capture, as for :func:`capture`.
     conv : {"positions", "channels"}
-        Whether positions are units of their own or pooled, as for :func:`capture`.
+        Whether each position is a unit or positions are pooled, as for :func:`capture`.
     tokens : {"any", "first", "last", "mean"}, optional
         How tokens are pooled, as for :func:`capture`.
     points_axis : int
@@ -156,7 +158,7 @@ def describe(
     Returns
     -------
     Description
-        The layers that would be captured, the activations that would not, each with the reason, and what else ran.
+        The layers that would be captured, the activations that would not be, with reasons, and what else ran.
 
     Raises
     ------
@@ -206,7 +208,7 @@ class Description:
     missed: Missed = field(default_factory=lambda: Missed(0))
 
     def to_pandas(self) -> DataFrame:
-        """Return one row per layer that would be taken."""
+        """Return one row per layer that would be captured."""
         from pandas import DataFrame
 
         return DataFrame([asdict(layer) for layer in self.layers], columns=[one.name for one in fields(Layer)])
@@ -233,17 +235,20 @@ def _row(layer: Layer, seen: str) -> tuple[str, str, str, str, str, str]:
 
 
 def packed_rows(session: Session, data: Any, batch_size: int, expected: int | None) -> UInt8[np.ndarray, "n b"]:
-    """Return the packed bits of all batches, of which no more than one is held at a time."""
+    """Return the packed bits of all batches; at most one batch is in memory at a time."""
     return _collected(session, data, batch_size, expected)[0]
 
 
 def _collected(
     session: Session, data: Any, batch_size: int, expected: int | None
 ) -> tuple[UInt8[np.ndarray, "n b"], Float[np.ndarray, "n u"] | None]:
-    """Return the packed bits of all batches, and their values if they are wanted."""
+    """Return the packed bits of all batches, and their values if those are to be kept."""
     rows: RowBuffer | None = None
     held: RowBuffer | None = None
-    with random_states_kept(), in_eval_mode(session.model), late_progress("capturing points", expected) as show:
+    # A loader may run code of its own between two batches.
+    at_once = session.many_calls() if isinstance(data, Tensor | np.ndarray | Mapping) else nullcontext()
+    running = in_eval_mode(session.model), late_progress("capturing points", expected)
+    with random_states_kept(), running[0], at_once, running[1] as show:
         for batch in split(data, batch_size, session.axis):
             parts = session.run(batch)
             del batch

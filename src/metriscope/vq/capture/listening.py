@@ -1,14 +1,14 @@
 """Listening to a forward pass: every call of a PyTorch function, and the name of the module that makes it.
 
 A mode of PyTorch's function dispatch sees modules, functions, methods and in-place forms alike, each before it runs.
-TorchScript runs below that level; where a network holds such code, a second mode hands every operator up to the first.
+TorchScript runs below that level; where a network contains it, a second mode passes every operator to the first.
 Activations written by hand, such as ``torch.where(x > 0, x, 0)``, are read from operators that a probe has found.
 A layer is named by the innermost module that was running; where that module is more than an activation, the
-function follows, as in ``block.relu()``; the second use of the same name ends in ``#2``.
+name of the function is added, as in ``block.relu()``; the second use of the same name ends in ``#2``.
 
-A probe listens to a run on a few points. It tells what no captured layer explains, and which axis holds the points: two
-numbers of points tell which axis of a tensor counts them, the one that changes with them. Where rows are points and
-tokens folded into one axis, values at both numbers tell which of the two is first.
+A probe listens to a run on a few points. It finds what no captured layer explains, and which axis holds the points: the
+one whose length changes with the number of points. Where points and tokens are folded into one axis, comparing the
+values of both runs tells which of the two comes first.
 """
 
 from __future__ import annotations
@@ -48,14 +48,14 @@ from metriscope.vq.capture.readings import Reading, Winners
 __all__ = ["FORMULA", "HEAD", "Findings", "Functions", "HandUp", "Layout", "Listener", "Probe", "modules_followed"]
 __all__ += ["other_points"]
 
-# How an activation is seen that is written by hand.
+# The name under which an activation written by hand is called.
 FORMULA = "formula"
 
 
 class Listener:
     """Reads the activations that one model calls, batch after batch, and gives each a name.
 
-    ``renamed`` says of which kind an operator is a part, by its number in the pass: softsign is computed from abs.
+    ``renamed`` gives the kind of which an operator is a part, by its number in the pass: softsign is computed from abs.
     ``by_hand`` says which operators are activations written by hand, and how to read them.
     """
 
@@ -80,7 +80,7 @@ class Listener:
         """Take note of an activation."""
 
     def _call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """Run a call, and read it before it runs if it is an activation: it may overwrite its own input."""
+        """Run a call. An activation is read before it runs, because it may overwrite its own input."""
         if self._reading:
             return function(*args, **kwargs)
         call = CALLS.get(function)
@@ -99,7 +99,7 @@ class Listener:
         return result
 
     def _done(self, result: Any) -> None:
-        """Take note of what the activation that was recorded last has returned."""
+        """Note what the most recently recorded activation has returned."""
 
     def _note(self, call: Call, reading: Reading) -> None:
         kind = self.renamed.get(self._number, reading.kind)
@@ -119,7 +119,8 @@ class Listener:
     def _operator(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> str:
         """Read an operator before it runs, if it is an activation written by hand, and return its key.
 
-        The key is the running module, the operator's name and how often it has run there; empty if it cannot be one.
+        The key is the running module, the operator's name and how often it has run there; empty if it cannot be an
+        activation.
         """
         name = operator_name(func)
         if self._reading or name not in BY_HAND:
@@ -135,7 +136,7 @@ class Listener:
         return key
 
     def _take(self, call: Call, reading: Reading) -> None:
-        """Record an activation; what PyTorch runs for that is not the model's."""
+        """Record an activation; operators that run for the recording do not count as the model's."""
         self._reading = True
         try:
             self._record(call, reading, self._name(call.kind))
@@ -143,7 +144,7 @@ class Listener:
             self._reading = False
 
     def _is_activation(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-        """Return whether a call is given values of points: real numbers, and not one of the model's own weights."""
+        """Return whether a call is given values of points: real numbers that are not the model's own weights."""
         x = args[0] if args else kwargs.get("input")
         if not isinstance(x, Tensor) or not x.is_floating_point() or x.ndim == 0 or x.numel() == 0:
             return False
@@ -179,7 +180,7 @@ def _is_an_activation(module: nn.Module) -> bool:
 
 @contextmanager
 def modules_followed(names: dict[nn.Module, str], inside: list[nn.Module]) -> Iterator[None]:
-    """Keep in ``inside`` the known modules that are running in this thread, the innermost last.
+    """Keep the list ``inside`` of known modules that are running in this thread, the innermost last.
 
     It uses PyTorch's global hooks, so the model's own hooks are not changed.
     """
@@ -214,9 +215,9 @@ class Functions(TorchFunctionMode):
 
 
 class HandUp(TorchDispatchMode):
-    """Calls every operator from Python, so that a mode of functions also sees those that compiled code runs.
+    """Calls every operator from Python, so that a function mode also sees those that compiled code runs.
 
-    ``before`` is called with each first.
+    ``before`` is called with each operator before it runs.
     """
 
     def __init__(self, before: Callable[..., Any]) -> None:
@@ -230,14 +231,15 @@ class HandUp(TorchDispatchMode):
 
 # Most points that a probe has in common with a batch.
 HEAD = 3
-# Calls after which values can be changed unseen.
+# Calls after which values can be changed without a further call.
 _LEAVING = frozenset((Tensor.numpy, Tensor.__array__, Tensor.tolist))
-# Share of values that must agree between two runs of the same points, and by how much of the largest they may differ.
+# Share of values that must agree between two runs of the same points, and how far they may differ, relative to the
+# largest.
 _AGREE = 0.9
 
 
 def other_points(batch: Batch) -> Batch:
-    """Return a few of a batch's points, in another number than theirs: two, or three if there are two."""
+    """Return a few points of a batch, as a batch of another size: two points, or three if the batch has two."""
     count = HEAD if batch.points == 2 else 2
     return batch.take(torch.arange(count) % batch.points)
 
@@ -246,7 +248,7 @@ def other_points(batch: Batch) -> Batch:
 class Layout:
     """Where a tensor holds the points: along ``axis``, in which ``tokens`` rows belong to each point.
 
-    Rows of one point are neighbors, or as far apart as there are points if ``tokens_first``.
+    The rows of one point are neighbors; with ``tokens_first`` they are as far apart as there are points.
     """
 
     axis: int = 0
@@ -254,7 +256,7 @@ class Layout:
     tokens_first: bool = False
 
     def fits(self, shape: tuple[int, ...], points: int) -> bool:
-        """Return whether a tensor of so many points can have a shape."""
+        """Return whether a tensor of ``points`` points can have this shape."""
         return self.axis < len(shape) and shape[self.axis] == points * self.tokens
 
     def points_first(self, values: Tensor) -> Tensor:
@@ -280,10 +282,10 @@ class Layout:
 class Findings:
     """What a probe of ``points`` points found.
 
-    ``values`` are those of each activation; ``shared`` the names of those that do not depend on the points; ``renamed``
-    the kinds of which recorded operators are parts; ``by_hand`` the operators that are activations written by hand;
-    ``below`` whether compiled code ran an activation; ``problem`` why the model did not run on another number of
-    points.
+    ``values`` are those of each activation; ``shared`` are the names of activations that do not depend on the points;
+    ``renamed`` are the kinds of which recorded operators are parts; ``by_hand`` are the operators that are activations
+    written by hand; ``below`` says whether compiled code ran an activation; ``problem`` is why the model did not run
+    on a batch of another size.
     """
 
     points: int = 0
@@ -296,11 +298,11 @@ class Findings:
     operations: tuple[MissedOperation, ...] = ()
 
     def is_shared(self, name: str, shape: tuple[int, ...]) -> bool:
-        """Return whether an activation is the same for all points; one that leaves PyTorch on its way is not."""
+        """Return whether an activation is the same for all points; False if its input was computed outside PyTorch."""
         return name in self.shared and name in self.values and tuple(self.values[name].shape) == shape
 
     def layout(self, name: str, reading: Reading, points: int) -> Layout | None:
-        """Return where an activation of so many points holds them; None if that cannot be told."""
+        """Return where an activation of ``points`` points holds them; None if that cannot be determined."""
         before, now = self.values[name], reading.values
         candidates = [one for one in self._candidates(before.shape, now.shape, points) if _keeps_pool(one, reading)]
         if len(candidates) > 1:
@@ -321,7 +323,7 @@ class Findings:
             yield Layout(axis, tokens, tokens_first=True)
 
     def agrees(self, name: str, layout: Layout, values: Tensor) -> bool:
-        """Return whether points that both runs have in common have the same values in both."""
+        """Return whether the points that are in both runs have the same values in both."""
         before, now = layout.points_first(self.values[name]), layout.points_first(values)
         common = min(len(before), len(now))
         if values.device.type == "meta" or not values.is_floating_point():
@@ -332,12 +334,12 @@ class Findings:
 
 
 def _keeps_pool(layout: Layout, reading: Reading) -> bool:
-    """Return whether the axis of points is none of those that a pool slides along."""
+    """Return whether a pool does not slide along the axis of points."""
     return not isinstance(reading, Winners) or layout.axis < reading.values.ndim - reading.sliding
 
 
 class Probe(Listener):
-    """Runs a model on a few points and collects findings, which may build on those of an ``earlier`` probe."""
+    """Runs a model on a few points and collects findings, which may use those of an ``earlier`` probe."""
 
     def __init__(self, model: nn.Module, weights: list[Tensor], earlier: Findings | None = None) -> None:
         super().__init__(model, weights)
@@ -346,7 +348,7 @@ class Probe(Listener):
         self._model, self._view = model, OperatorView(self._place, self._operator)
 
     def run(self, call: Callable[..., Any], batch: Batch, hooks: bool = True) -> Findings:
-        """Return the findings of one call of the model, which is left as it was; its own ``hooks`` may be left out."""
+        """Return the findings of one call of the model, which is not changed; its own ``hooks`` may be skipped."""
         found, view = Findings(batch.points), self._view
         self.findings = found
         self._begin(batch.points)

@@ -23,7 +23,7 @@ class MissedOperation:
         The operation, such as ``"where"`` or ``"LSTM"``, or the kind of a layer that was dropped.
     role : str
         ``"missed"`` for what may be an activation; ``"dropped"`` for an activation whose rows are not points; otherwise
-        what the operation is that computes no units: ``"softmax"``, ``"normalization"``, ``"attention"``,
+        the type of an operation that computes no units: ``"softmax"``, ``"normalization"``, ``"attention"``,
         ``"distance"``, ``"loss"``, ``"product of two signals"`` or ``"function of positive values"``.
     reason : str
         Why it was not captured.
@@ -47,17 +47,17 @@ class MissedOperation:
 
 @dataclass(frozen=True, repr=False)
 class Missed:
-    """What ran in a model beside the captured layers; printing it gives one sentence.
+    """What ran in a model besides the captured layers; printing it gives one sentence.
 
-    It is true if there is something that the patterns may lack: an operation that may be an activation, a layer that
-    was dropped, or a doubt. Operations that compute no units, such as softmax, are listed, but do not count.
+    As a truth value it is True if the patterns may be incomplete: an operation may be an activation, a layer was
+    dropped, or there is a doubt. Operations that compute no units, such as softmax, are listed but do not count.
 
     Parameters
     ----------
     taken : int
         Number of layers that were captured.
     operations : tuple of MissedOperation
-        What was not, one entry per operation and module.
+        What was not captured, one entry per operation and module.
     doubts : tuple of str
         What could not be checked, or is unusual about the captured rows.
 
@@ -99,7 +99,7 @@ class Missed:
 
     @staticmethod
     def joined(parts: Sequence[Missed]) -> Missed:
-        """Return what was missed in several captures of the same layers: each operation of any of them once."""
+        """Return what was missed in several captures of the same layers; each operation is listed once."""
         found = {one: None for part in parts for one in part.operations}
         doubts = {one: None for part in parts for one in part.doubts}
         return Missed(parts[0].taken, tuple(found), tuple(doubts))
@@ -108,12 +108,12 @@ class Missed:
         return (one for one in self.operations if one.role == role)
 
     def to_record(self) -> dict[str, Any]:
-        """Return words and numbers that JSON can hold."""
+        """Return a dictionary that can be written as JSON."""
         return {**asdict(self), "operations": [asdict(one) for one in self.operations], "doubts": list(self.doubts)}
 
     @classmethod
     def from_record(cls, record: Mapping[str, Any]) -> Missed:
-        """Return what :meth:`to_record` was called on."""
+        """Return the object from a dictionary that :meth:`to_record` returned."""
         operations = tuple(MissedOperation(**one) for one in record["operations"])
         return cls(record["taken"], operations, tuple(record["doubts"]))
 

@@ -1,4 +1,4 @@
-"""A view of the operators of a forward pass: which of them bend values of the points, and which a layer explains."""
+"""A view of the operators of a forward pass: which are nonlinear in the values of the points and belong to no layer."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from metriscope.vq.capture.operators import (
 
 __all__ = ["Event", "OperatorView", "operations"]
 
-# What an activation is called that is written by the use of a comparison.
+# The name of an activation that is written with a comparison, by the operator that uses the comparison.
 _USED_AS = {"mul": "product", "index": "selection", "masked_select": "selection", "_index_put_impl": "index_put"}
 _USED_AS |= {"_unsafe_index_put": "index_put", **{name: name for name in ("where", "masked_fill", "masked_scatter")}}
 _USED_AS |= {"index_put": "index_put", "index_fill": "index_fill"}
@@ -39,9 +39,9 @@ _USED_AS |= {"index_put": "index_put", "index_fill": "index_fill"}
 class Event:
     """An operator that ran on signals and that no layer explains.
 
-    ``role`` is what it is if it computes no units; ``below`` whether compiled code called it; ``absorbed`` whether
-    another event stands for it. ``key`` and ``recipe`` say which operator it is and how to read it, if it may be an
-    activation written by hand, and ``used`` that it is one. ``source`` is the memory that it reads.
+    ``role`` is its type if it computes no units; ``below`` says whether compiled code called it; ``absorbed`` whether
+    another event includes it. If it may be an activation written by hand, ``key`` and ``recipe`` say which operator it
+    is and how to read it, and ``used`` is True once it is known to be one. ``source`` is the memory that it reads.
     """
 
     what: str
@@ -56,11 +56,11 @@ class Event:
 
     @property
     def taken(self) -> bool:
-        """Return whether it is captured."""
+        """Return whether this operator is captured."""
         return self.used and not self.role and not self.absorbed
 
     def use(self, kind: str = "", affine: bool = True) -> None:
-        """Take it for an activation of a kind."""
+        """Mark this operator as an activation of a kind."""
         if self.recipe and not self.used:
             self.used = True
             known = self.recipe
@@ -68,7 +68,7 @@ class Event:
 
 
 def operations(events: list[Event]) -> Iterator[MissedOperation]:
-    """Yield what is not captured, each kind of operation in a module once."""
+    """Yield what is not captured: one entry per kind of operation and module."""
     left = [one for one in events if not one.absorbed and not one.taken]
     kept = Counter((one.what, one.role, one.path, one.below) for one in left)
     for (what, role, path, below), count in kept.items():
@@ -83,8 +83,8 @@ class OperatorView(TorchDispatchMode):
     """Watches operators on values of points, and collects those that nothing explains.
 
     Signals are values that depend on the points: floating-point inputs, embeddings, and what is computed from them.
-    Decisions are whole numbers and truth values that depend on the points, such as ``x > 0``; those that come from
-    comparing signals remember it. ``context`` is the role of a function that is running, if it computes no units;
+    Decisions are integers and booleans that depend on the points, such as ``x > 0``; for each it is known whether it
+    came from comparing signals. ``context`` is the role of a function that is running, if it computes no units;
     ``recorded`` counts captured activations. ``place`` tells the name and the type of the running module; ``before``
     is called with each operator, and returns its key.
     """
@@ -116,7 +116,7 @@ class OperatorView(TorchDispatchMode):
                 self._decisions[key] = storage, events
 
     def is_signal(self, value: Tensor) -> bool:
-        """Return whether a tensor depends on the points; one without a storage of its own is taken to."""
+        """Return whether a tensor depends on the points; a tensor without its own storage is assumed to."""
         keys = [key for key, _ in _storages(value)]
         return not keys or any(key in self._signals for key in keys)
 
@@ -125,12 +125,12 @@ class OperatorView(TorchDispatchMode):
         return self.is_signal(value) or bool(self._decided([value]))
 
     def record(self, call: Call, source: Tensor, number: int) -> None:
-        """Take note of a recorded activation, which may be a part: softsign is computed from abs, GELU from tanh."""
+        """Note a recorded activation, which may be part of another: softsign is computed from abs, GELU from tanh."""
         self.recorded += 1
         self._formulas.begin(call, _key(source), number)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        # Inside a function that Python called, the mode of functions is set aside.
+        # Inside a function that Python called, the function mode is disabled.
         below, named = bool(_get_current_function_mode_stack()), kwargs or {}
         self.below, name = below, operator_name(func)
         given = list(_tensors((args, named)))
@@ -173,7 +173,7 @@ class OperatorView(TorchDispatchMode):
     def _judge(
         self, func: Any, args: Any, signals: list[Tensor], compared: frozenset[Event], below: bool
     ) -> Event | None:
-        """Note an operator that bends values, and return its event."""
+        """Note an operator that is not linear, and return its event."""
         path, kind = self._place()
         what, role = verdict(func, args, signals, bool(compared), kind)
         if not what:
@@ -186,7 +186,7 @@ class OperatorView(TorchDispatchMode):
         return found
 
     def _mark(self, name: str, out: Any, signal: bool, events: frozenset[Event]) -> None:
-        """Mark what an operator returned; what is computed from decisions alone stays one until weights come in."""
+        """Mark the result of an operator; computed from decisions alone and without weights, it is a decision."""
         if not passes_values(name):
             return
         events = events if name in COMPARISONS or not signal else frozenset()
@@ -200,9 +200,10 @@ class OperatorView(TorchDispatchMode):
 class Formulas:
     """Recognizes what several operators compute together, by the memory that each reads and writes.
 
-    Softsign is x / (1 + |x|), tanhshrink x - tanh(x); a GELU has powers inside its tanh; a sigmoid is 1 / (1 + exp(-x))
-    and softplus log(1 + exp(x)). A maximum that is subtracted from what it was taken of belongs to a softmax, and one
-    that divides to a normalization. ``renamed`` collects the kinds of which recorded operators are parts.
+    Softsign is x / (1 + |x|), and tanhshrink is x - tanh(x); a GELU has powers inside its tanh; a sigmoid is 1 / (1 +
+    exp(-x)) and softplus log(1 + exp(x)). A maximum that is subtracted from its own argument is part of a softmax, and
+    a maximum that divides is part of a normalization. ``renamed`` collects the kinds of which recorded operators are
+    parts.
     """
 
     def __init__(self, renamed: dict[int, str]) -> None:
@@ -210,24 +211,25 @@ class Formulas:
         self._begun: tuple[str, int] | None = None
         self._parts: dict[int, tuple[str, int, int]] = {}
         self._powers: dict[int, tuple[int, Event]] = {}
-        # By the memory of a result: what bent it, exponentials plus one, maxima, what it is the negative of.
+        # By the memory of a result: nonlinear events behind it, exponentials plus one, maxima, what it is the negative
+        # of.
         self._bent: dict[int, Event] = {}
         self._sigmoids: dict[int, Event] = {}
         self._maxima: dict[int, Event] = {}
         self._negatives: set[int] = set()
 
     def begin(self, call: Call, source: int, number: int) -> None:
-        """Take note of a recorded activation that may be a part of a formula."""
+        """Note a recorded activation that may be part of a formula."""
         self._begun = (call.kind, number) if call.seen == "operator" and call.kind in ("abs", "tanh") else None
         if call.kind == "tanh" and source in self._powers:
             self._powers[source][1].absorbed = True
 
     def bent(self, keys: Sequence[int]) -> list[Event]:
-        """Return the events that bent some values, after which they were only scaled and shifted."""
+        """Return the nonlinear events whose results were only scaled and shifted since."""
         return [self._bent[key] for key in keys if key in self._bent]
 
     def follow(self, name: str, args: Sequence[Any], keys: list[int], result: int, event: Event | None) -> None:
-        """Take note of an operator on signals that has run, and of the event that it is, if any."""
+        """Note an operator on signals that has run, and its event, if any."""
         self._follow_activations(name, keys, result)
         self._follow_powers(name, keys, result, event)
         self._follow_exponentials(name, args, keys, result, event)

@@ -1,9 +1,9 @@
-"""What each operator of PyTorch does to the values of points: keep them linear, or bend them.
+"""Which operators of PyTorch are linear in the values of points, and which are not.
 
 An operator is linear, a product of two signals (values that depend on the points), known not to compute units
-(``NOT_UNITS``), or named as missed where no captured layer explains it. An operator that no table knows is named: it is
-better to name one too many than to miss one. Operators of which activations are written by hand, such as comparisons
-and maxima, have a ``Recipe``: what to read of their arguments.
+(``NOT_UNITS``), or named as missed where no captured layer explains it. An operator that is in no table is named as
+well: it is better to name too many than to miss one. Operators from which activations can be written by hand, such as
+comparisons and maxima, have a ``Recipe``: what to read from their arguments.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ USES = {
     **{"index": "selection by a comparison", "index_fill": "index_fill", "_unsafe_index_put": "index_put"},
 }
 
-#: What an operator is that bends values and is no unit, by the operator's name.
+#: Operators that are not linear but compute no units: their type by name.
 NOT_UNITS: dict[str, str] = {
     **dict.fromkeys(("_softmax", "softmax", "_log_softmax", "log_softmax", "logsumexp", "_safe_softmax"), "softmax"),
     **dict.fromkeys(("native_layer_norm", "native_batch_norm", "native_group_norm", "batch_norm"), "normalization"),
@@ -94,7 +94,7 @@ NOT_UNITS: dict[str, str] = {
     **dict.fromkeys(("_scaled_dot_product_flash_attention", "_scaled_dot_product_efficient_attention"), "attention"),
     **dict.fromkeys(("_scaled_dot_product_attention_math", "_scaled_dot_product_cudnn_attention"), "attention"),
     **dict.fromkeys(("_native_multi_head_attention", "_scaled_dot_product_attention_math_for_mps"), "attention"),
-    # Never given a negative value, so that there is no side to tell.
+    # Their inputs are never negative, so there are no two sides.
     **dict.fromkeys(("sqrt", "rsqrt", "log", "log2", "log10"), "function of positive values"),
     **dict.fromkeys(("linalg_vector_norm", "norm", "frobenius_norm", "_cdist_forward", "_euclidean_dist"), "distance"),
     **dict.fromkeys(("cdist", "dist", "pairwise_distance", "_pdist_forward"), "distance"),
@@ -104,7 +104,7 @@ NOT_UNITS: dict[str, str] = {
 
 _RECURRENT = {"lstm": "LSTM", "gru": "GRU", "rnn_tanh": "RNN", "rnn_relu": "RNN"}
 _CELLS = {"lstm_cell": "LSTMCell", "gru_cell": "GRUCell", "rnn_tanh_cell": "RNNCell", "rnn_relu_cell": "RNNCell"}
-#: Kernels with activations inside, by the operator's name, and what they are called.
+#: Operators with activations inside: what to call them, by the operator's name.
 FUSED: dict[str, str] = {
     **_RECURRENT,
     **_CELLS,
@@ -116,7 +116,7 @@ _FUSED_QUANTIZED = re.compile(r"relu|tanh|sigmoid|elu|hardswish|gelu|silu|lstm|g
 
 _QUANTIZED = frozenset(("quantized", "quantized_decomposed", "onednn", "_quantized"))
 
-# Functions of PyTorch that are made of several operators, and what they are.
+# Functions of PyTorch that consist of several operators, and their type.
 _FUNCTIONS = {
     "normalization": "normalize layer_norm batch_norm group_norm instance_norm rms_norm local_response_norm",
     "softmax": "softmax log_softmax softmin gumbel_softmax logsumexp",
@@ -147,13 +147,13 @@ def _functions() -> Iterator[tuple[Any, str]]:
 
 _ROLES: dict[Any, str] = dict(_functions())
 _FUSED_FUNCTIONS = {found: what for name, what in FUSED.items() for found in _everything_called(name)}
-# What a hand-written normalization is made of.
+# Operators of a hand-written normalization.
 _OF_NORMALIZATION = _words("pow square mul sqrt rsqrt reciprocal abs clamp clamp_min div var std maximum")
 _NORMALIZATION = re.compile(r"norm", re.IGNORECASE)
 
 
 def function_role(function: Any) -> str:
-    """Return what a PyTorch function is that computes no units, such as ``"softmax"``; empty if it may compute some.
+    """Return the type of a function that computes no units, such as ``"softmax"``; empty if it may compute units.
 
     >>> function_role(F.normalize), function_role(torch.relu)
     ('normalization', '')
@@ -165,7 +165,7 @@ def function_role(function: Any) -> str:
 
 
 def fused_function(function: Any) -> str:
-    """Return what a function is called that has activations inside, such as ``"LSTM"``; empty for any other.
+    """Return the name of a function that has activations inside, such as ``"LSTM"``; empty for any other function.
 
     >>> fused_function(torch.lstm)
     'LSTM'
@@ -196,18 +196,18 @@ def passes_values(name: str) -> bool:
 
 
 def verdict(func: Any, args: Sequence[Any], signals: Sequence[Tensor], compared: bool, module: str) -> tuple[str, str]:
-    """Return what an operator on signals is called if it bends values, and its role if it computes no units.
+    """Return the name of an operator on signals if it is not linear, and its role if it computes no units.
 
     Parameters
     ----------
     func : operator
-        The operator, and ``args`` its positional arguments.
+        The operator.
     args : sequence
         The positional arguments.
     signals : sequence of Tensor
-        Those arguments that depend on the points.
+        The arguments that depend on the points.
     compared : bool
-        Whether an argument is the outcome of a comparison of signals.
+        Whether an argument is the result of a comparison of signals.
     module : str
         The type of the module that runs it.
 
@@ -234,7 +234,7 @@ def verdict(func: Any, args: Sequence[Any], signals: Sequence[Tensor], compared:
 
 
 def _product(name: str, args: Sequence[Any], signals: Sequence[Tensor]) -> str:
-    """Return what a linear operator is if signals are multiplied or divided by signals; empty if they are not."""
+    """Return the role of a linear operator that multiplies or divides signals by signals; empty if it does not."""
     if name not in PRODUCTS:
         return ""
     if len(signals) > 1:
@@ -249,7 +249,7 @@ _PAIRS = _LOWER | _UPPER | _SIDES | _words("logaddexp clamp")
 _ALONG = _words("amax amin max min")
 #: Operators that may be an activation written by hand.
 BY_HAND = _PAIRS | _ALONG | _words("sign sgn heaviside exp")
-#: Those of which it depends on their use whether they are one.
+#: Those that are an activation only if their result is used in certain ways.
 DEFERRED = _SIDES | {"exp"}
 
 
@@ -260,14 +260,14 @@ class Recipe:
     Parameters
     ----------
     kind : str
-        What the activation is called.
+        Name of the activation.
     reads : str
-        ``"value"``, the side of a number on which the first argument lies; ``"difference"`` of two arguments; or
-        ``"winner"`` along the axes that are given.
+        ``"value"``: on which side of a number the first argument lies; ``"difference"``: the sign of the difference of
+        two arguments; or ``"winner"``: the largest value along the given axes.
     piecewise_affine : bool
-        Whether the activation is.
+        Whether the activation is piecewise affine.
     backward : bool
-        Whether the value is negated, or the first argument taken from the second.
+        Whether the value is negated, or the first argument subtracted from the second.
     """
 
     kind: str
@@ -294,7 +294,7 @@ def _bounds(name: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[A
 
 
 def _axes(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[int]:
-    """Return the axes of a maximum; none if it is over everything."""
+    """Return the axes of a maximum; empty if it is over all axes."""
     found = args[1] if len(args) > 1 else kwargs.get("dim", [])
     return [found] if isinstance(found, int) else list(found)
 
@@ -302,7 +302,7 @@ def _axes(args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[int]:
 def recipe_for(
     name: str, args: Sequence[Any], kwargs: Mapping[str, Any], is_signal: Callable[[Tensor], bool]
 ) -> Recipe | None:
-    """Return how to read an operator if it may be an activation written by hand; ``is_signal`` is asked of tensors."""
+    """Return how to read an operator that may be an activation written by hand; ``is_signal`` takes tensors."""
     x = args[0] if args else None
     if name not in BY_HAND or not isinstance(x, Tensor) or not x.is_floating_point() or x.layout != torch.strided:
         return None
@@ -338,7 +338,7 @@ def _is_same(a: Tensor, b: Tensor) -> bool:
 
 
 def _holds_zero(name: str, bound: Tensor) -> bool:
-    """Return whether values that a bound lets through hold zero; other bounds, and remote ones, only limit a value."""
+    """Return whether a bound lets zero through and is not remote; other bounds only limit a value."""
     if name == "logaddexp":
         return not bool(bound.any())
     if bool((bound.abs() >= REMOTE).any()):

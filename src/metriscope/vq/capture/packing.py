@@ -1,4 +1,4 @@
-"""Packing the bits of an activation into bytes, a few rows at a time: no second batch of activations is ever held.
+"""Packing the bits of an activation into bytes, a few rows at a time: there is never a copy of a batch of activations.
 
 Axes: N points, U units, K bits per unit, H = U K bits, B bytes.
 """
@@ -9,7 +9,7 @@ import mmap
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from math import prod
+from math import gcd, prod
 from tempfile import TemporaryFile
 from typing import Any, TypeVar
 
@@ -18,7 +18,8 @@ import torch
 from jaxtyping import Bool, Float, UInt8
 from torch import Tensor
 
-from metriscope.vq.capture.readings import Reading, in_numpy
+from metriscope.vq.capture.readings import Levels, Reading, in_numpy
+from metriscope.vq.capture.sign_kernel import available, pack_signs
 
 __all__ = ["Pooling", "RowBuffer", "all_finite", "pack_reading", "pack_values", "pool_positions"]
 
@@ -48,9 +49,10 @@ def all_finite(values: Float[np.ndarray, "*n"]) -> bool:
 
 @dataclass(frozen=True)
 class Pooling:
-    """How the positions of a channel become one bit: that of ``"any"``, ``"first"`` or ``"last"``, or their ``"mean"``.
+    """How the positions of a channel become one bit: by ``"any"``, ``"first"``, ``"last"``, or their ``"mean"``.
 
-    ``axis`` counts channels, without the points. ``mask`` says which positions of each point vote, all if None.
+    ``axis`` is the axis of channels, not counting the axis of points. ``mask`` says which positions of each point
+    count; all if None.
     """
 
     axis: int
@@ -65,7 +67,7 @@ class Pooling:
 def pool_positions(bits: Bits, pooling: Pooling) -> Bits:
     """Return one bit per channel: from (n, *units, k) to (n, channels, k).
 
-    The mean of signs gives 1 if at least half of the positions that vote are 1. Without any vote a bit is 0.
+    The mean of signs gives 1 if at least half of the positions that count are 1. If no position counts, a bit is 0.
 
     >>> pool_positions(np.array([[[[True], [False]], [[False], [False]]]]), Pooling(0))[..., 0]
     array([[ True, False]])
@@ -95,13 +97,15 @@ def _vote(bits: Bool[np.ndarray, "n ..."], pooling: Pooling) -> Bool[np.ndarray,
 
 
 def pack_reading(reading: Reading, pooling: Pooling | None = None) -> tuple[UInt8[np.ndarray, "n b"], bool]:
-    """Return the packed bits, pooled where that is asked for, and whether all values are finite."""
+    """Return the packed bits, pooled if asked for, and whether all values are finite."""
     return (_pack_in_numpy if in_numpy(reading.values) else _pack_in_torch)(reading, pooling)
 
 
 def _pack_in_numpy(reading: Reading, pooling: Pooling | None) -> tuple[UInt8[np.ndarray, "n b"], bool]:
     values = reading.values.numpy()
     units = values.shape[1:] or (1,)
+    if pooling is None and isinstance(reading, Levels) and reading.bits == 1 and _in_one_pass(values):
+        return pack_signs(values.reshape(len(values), -1), reading.levels[0])
     width = prod(units) * reading.bits
     chunks = _chunks(len(values), width, _CHUNK)
     scratch = np.empty((chunks[0].stop, *units, reading.bits), bool)
@@ -113,6 +117,10 @@ def _pack_in_numpy(reading: Reading, pooling: Pooling | None) -> tuple[UInt8[np.
         parts.append(np.packbits(pooled.reshape(len(bits), -1), axis=1))
         finite = finite and all_finite(values[rows])
     return np.concatenate(parts), finite
+
+
+def _in_one_pass(values: np.ndarray) -> bool:
+    return values.size > 0 and values.flags.c_contiguous and available()
 
 
 def _pack_in_torch(reading: Reading, pooling: Pooling | None) -> tuple[UInt8[np.ndarray, "n b"], bool]:
@@ -146,7 +154,7 @@ def pack_values(
 ) -> Float[np.ndarray, "n u"]:
     """Return values in a precision, one row per point; positions are pooled as their bits are.
 
-    Where a channel's bit is that of any position, its value is the largest; the mean of signs becomes a mean of values.
+    Where a channel's bit is pooled by ``"any"``, its value is the largest; by ``"mean"``, its value is the mean.
     """
     flat = values.detach().float() if pooling is None else _pool_values(values.detach().float(), pooling)
     rows = flat.reshape(len(flat), -1).cpu().numpy()
@@ -160,7 +168,7 @@ def _pool_values(values: Float[Tensor, "n ..."], pooling: Pooling) -> Float[Tens
     if pooling.mask is not None:
         votes = torch.from_numpy(pooling.mask).to(values.device)
     if pooling.how == "any":
-        # Without any vote a value is 0.
+        # If no position counts, a value is 0.
         return moved.masked_fill(~votes[:, None], -torch.inf).amax(2).masked_fill(~votes.any(1)[:, None], 0.0)
     if pooling.how == "mean":
         return (moved * votes[:, None]).sum(2) / votes.sum(1).clamp(min=1)[:, None]
@@ -172,7 +180,7 @@ def _pool_values(values: Float[Tensor, "n ..."], pooling: Pooling) -> Float[Tens
 class RowBuffer:
     """Rows of bytes that arrive batch by batch: room for ``expected`` rows, and more if more come.
 
-    They are in memory, or ``on_disk``, in a file without a name that goes away with the last use of the rows.
+    They are in memory or, if ``on_disk``, in an unnamed file that is deleted when the rows are no longer used.
     """
 
     def __init__(self, width: int, expected: int, on_disk: bool = False) -> None:
@@ -185,21 +193,21 @@ class RowBuffer:
 
     @property
     def room(self) -> int:
-        """Return how many rows fit without asking for more memory."""
+        """Return how many rows fit into the memory that is already allocated."""
         return len(self._memory) // max(self._width, 1)
 
     def append(self, parts: list[UInt8[np.ndarray, "n _"]]) -> None:
-        """Add the rows whose bytes are those of the parts, side by side."""
+        """Add rows, whose bytes are those of the parts side by side."""
         end = self._used + len(parts[0])
         if end > self.room:
             self._resize(max(end, int(_GROWTH * self.room)))
-        np.concatenate(parts, axis=1, out=self._rows(end)[self._used :])
+        _side_by_side(parts, self._rows(end)[self._used :])
         self._used = end
 
     def close(self) -> UInt8[np.ndarray, "n b"]:
         """Return the rows and release the memory that was not needed."""
         if len(self._memory) < _SMALL:
-            # A memory map takes whole pages, and a system allows a limited number of maps.
+            # A memory map takes whole pages, and the system limits the number of maps.
             return self._rows(self._used).copy()
         if self._used < self.room:
             self._resize(max(self._used, 1))
@@ -210,6 +218,13 @@ class RowBuffer:
 
     def _resize(self, rows: int) -> None:
         self._memory = _resized(self._memory, rows * max(self._width, 1), _unnamed if self._on_disk else _private)
+
+
+def _side_by_side(parts: list[UInt8[np.ndarray, "n _"]], out: UInt8[np.ndarray, "n b"]) -> None:
+    """Write parts beside each other, in units as wide as all allow: short rows are copied several times as fast."""
+    width = gcd(*(part.shape[1] for part in parts), 16)
+    unit = np.dtype(np.complex128 if width == 16 else f"u{width}")
+    np.concatenate([part.view(unit) for part in parts], axis=1, out=out.view(unit))
 
 
 def _private(size: int) -> mmap.mmap:
@@ -226,7 +241,7 @@ def _unnamed(size: int) -> mmap.mmap:
 
 
 def _resized(memory: mmap.mmap, size: int, new: Callable[[int], mmap.mmap] = _private) -> mmap.mmap:
-    """Return the memory with more or less room: the same pages where the system can move them, else a copy."""
+    """Return the memory with another size: the same pages where the system can move them, otherwise a copy."""
     try:
         memory.resize(size)
     except (SystemError, OSError):

@@ -117,7 +117,7 @@ class Patterns:
         missed: Missed | None = None,
         values: Float[np.ndarray, "n u"] | Shards | None = None,
     ) -> None:
-        self.layers = tuple(layers)
+        self.layers, self._checked = tuple(layers), False
         self.missed = Missed(len(self.layers)) if missed is None else instance(missed, "missed", Missed)
         self._packed = packed = packed if isinstance(packed, Shards) else _checked_bytes(packed)
         self.ids = np.arange(len(packed)) if ids is None else np.asarray(ids)
@@ -134,9 +134,15 @@ class Patterns:
 
     @property
     def packed(self) -> UInt8[np.ndarray, "n b"]:
-        """Return the bytes of every point; for patterns loaded from several shards, this reads the disk."""
+        """Return the bytes of every point; for patterns loaded from several shards, this reads the disk.
+
+        Bits that fill up a layer's last byte would count in every distance: a ValueError says so if one of them is set.
+        """
         if isinstance(self._packed, Shards):
             self._packed = self._packed.whole()
+        if not self._checked:
+            _check_padding(self)
+            self._checked = True
         return self._packed
 
     def __len__(self) -> int:
@@ -173,6 +179,11 @@ class Patterns:
 
         There are values if :func:`capture` was asked for them. They are mapped from a file, and read where they are
         used.
+
+        Raises
+        ------
+        ValueError
+            If there is no such layer, or values were not captured.
         """
         place = self._place(name)
         if self._values is None:
@@ -222,6 +233,11 @@ class Patterns:
 
         Ids must be unique; ``ids`` replaces them where they repeat. If ``lazy``, nothing is read or copied: the parts
         stay where they are, and :meth:`shards` gives them back.
+
+        Raises
+        ------
+        ValueError
+            If there are no parts, their layers differ, or ids are of two kinds.
         """
         parts = list(parts)
         if not parts:
@@ -260,7 +276,8 @@ class Patterns:
 
         A folder of such folders, as :func:`capture_shards` writes, is loaded as one, in the order of their names.
 
-        Names, sizes and headers of the files are always checked; ``verify`` reads every byte and checks its SHA-256.
+        Names, sizes and headers of the files are always checked; ``verify`` reads every byte and checks its SHA-256,
+        and that no bit outside the layers is set, which is checked otherwise when the bytes are first used.
         """
         if parts := parts_of(Path(path)):
             return cls.concatenate([cls.load(part, verify) for part in parts], lazy=True)
@@ -268,7 +285,19 @@ class Patterns:
         mapped = {name: one.whole() if len(one.parts) == 1 else one for name, one in arrays.items()}
         layers = tuple(Layer(**{**record, "shape": tuple(record["shape"])}) for record in index["layers"])
         missed = Missed.from_record(index["missed"]) if "missed" in index else None
-        return cls(layers, mapped["packed"], ids, missed, mapped.get("values"))
+        found = cls(layers, mapped["packed"], ids, missed, mapped.get("values"))
+        for part in found.shards() if verify else ():
+            _check_padding(part)
+        return found
+
+
+def _check_padding(p: Patterns) -> None:
+    """Raise ValueError if bits are set that belong to no unit."""
+    packed = p._packed.whole() if isinstance(p._packed, Shards) else p._packed
+    for layer, span in zip(p.layers, p.spans, strict=True):
+        spare = (1 << (-layer.width % 8)) - 1
+        if spare and (packed[:, span.stop - 1] & spare).any():
+            raise ValueError(f"layer {layer.name!r} has {layer.width} bits per point, but bits beyond them are set")
 
 
 def _checked_bytes(packed: Any) -> UInt8[np.ndarray, "n b"]:

@@ -1,4 +1,4 @@
-"""What an activation tells of each unit: on which side of thresholds its value lies, or which of several values wins.
+"""What is read of each unit of an activation: the side of thresholds on which its value lies, or the winner of a pool.
 
 Axes: N points, U units, K bits per unit; of a max pool ``*n`` points and channels, ``*o`` outputs along each pooled
 axis. PyTorch numbers a winner by its place in the whole input; here it is numbered by its place in its own window, in
@@ -42,7 +42,7 @@ Places = TypeVar("Places", Tensor, np.ndarray)
 class Windows:
     """The windows of a pool: along each axis the size of the input, the elements, their spacing, the starts, the ends.
 
-    Windows end with their elements where no ends are given.
+    Without ``ends``, a window ends after its last element.
     """
 
     sizes: tuple[int, ...]
@@ -90,7 +90,7 @@ class Windows:
 
     @property
     def _inner(self) -> list[int]:
-        """Return how far apart in the input two neighbors along each axis are."""
+        """Return the distance in the input between two neighbors along each axis."""
         return [prod(self.sizes[axis + 1 :]) for axis in range(len(self.sizes))]
 
     @property
@@ -169,8 +169,8 @@ def _like(indices: Places, array: np.ndarray) -> Places:
 class Levels:
     """On which side of one or several thresholds each value lies.
 
-    ``values`` must be finite, points first. ``result`` is None: the call itself must still be run. ``kind`` is that of
-    the activation if its arguments, not its name, tell.
+    ``values`` must be finite, points first. ``result`` is None: the call itself must still be run. ``kind`` is the
+    kind of the activation where its arguments, not its name, determine it.
     """
 
     values: Float[Tensor, "n ..."]
@@ -218,7 +218,7 @@ class Winners:
     def write(self, rows: slice, out: Bool[np.ndarray, "n u k"]) -> None:
         """Write the bits of some points, from values that NumPy can read."""
         places, table = self.windows.places(self.indices.numpy()[rows])
-        # "clip" because the default checks its way through a copy; every place is one of the table's.
+        # "clip" because the default makes a copy to check indices; every place is in the table.
         np.take(table, places.reshape(-1), axis=0, out=out.reshape(places.size, -1), mode="clip")
 
     def tensor(self, rows: slice) -> Bool[Tensor, "n u k"]:

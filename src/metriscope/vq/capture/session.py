@@ -1,8 +1,9 @@
-"""A session of capturing: a model runs batch by batch, is probed after the first, and tells what it missed."""
+"""A session of capturing: a model runs batch by batch, is probed after the first, and what was missed is listed."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager
 from dataclasses import replace
 from typing import Any, get_args
 
@@ -35,7 +36,7 @@ __all__ = ["Session"]
 class Session:
     """A model, the chosen layers, and what has been captured so far.
 
-    Without ``probing`` the model is taken to hold its points on the first axis, and to run known activations only.
+    Without ``probing`` it is assumed that the first axis holds the points, and that all activations are known ones.
     """
 
     def __init__(
@@ -52,7 +53,7 @@ class Session:
         autocast: torch.dtype | None = None,
     ) -> None:
         self.model, self._strict = unwrapped(instance(model, "model", nn.Module)), strict
-        # The part of a point's shape that may not vary.
+        # The part of a point's shape that must be the same in all batches.
         last = slice(-1, None) if positions.tokens else slice(None)
         self._fixed = slice(1) if one_of(positions.conv, "conv", get_args(Conv)) == "channels" else last
         if positions.tokens is not None:
@@ -82,8 +83,12 @@ class Session:
         self._first = False
         return self.watch.parts()
 
+    def many_calls(self) -> AbstractContextManager[None]:
+        """Return a context in which batches run with less to prepare for each; no other model may run in it."""
+        return self._run.many_calls()
+
     def _learn(self, batch: Batch) -> None:
-        """Run a probe, and the first batch again if the probe shows that its layers were not read as they should be."""
+        """Run a probe, and the first batch again if the probe shows that its layers were not read correctly."""
         hooked = any(module._forward_hooks or module._forward_pre_hooks for module in self.model.modules())
         for hooks in (False, True) if hooked else (True,):
             self._findings = found = self._probe(batch, hooks)
@@ -101,7 +106,8 @@ class Session:
         except NotFinite as error:
             raise ValueError(f"{error}{_broken(batch)}") from None
         except RuntimeError as error:
-            # Later batches are like the first: what fails in them is the model's own affair.
+            # Later batches have the form of the first one: an error in them comes from the model itself and is not
+            # rephrased.
             if not self._first or isinstance(error, NotImplementedError):
                 raise
             said = str(error).splitlines()[0]
@@ -114,7 +120,7 @@ class Session:
             return self._run(*args, **kwargs)
 
     def _probe(self, batch: Batch, hooks: bool) -> Findings:
-        """Return what a probe finds on another number of points, or on the same if the model runs on no other."""
+        """Return what a probe finds on a batch of another size, or of the same size if the model accepts no other."""
         found = self._probed(other_points, batch, hooks)
         if isinstance(found, Findings):
             return found
@@ -123,7 +129,7 @@ class Session:
         return replace(same, problem=problem) if isinstance(same, Findings) else Findings(problem=problem)
 
     def _probed(self, some: Callable[[Batch], Batch], batch: Batch, hooks: bool) -> Findings | str:
-        """Return what a probe finds on some points, or what was said if the model does not run on them."""
+        """Return what a probe finds on some points, or the error message if the model does not run on them."""
         try:
             points = some(batch)
             found = Probe(self.model, self._run.weights).run(self._call, points, hooks)
@@ -156,7 +162,7 @@ class Session:
             yield f"rows of {_layers(mixed)} change with the other points of a batch, or by chance"
 
     def _check_form(self, batch: Batch) -> None:
-        """Raise if points do not have the shape of the first ones; positions that are pooled may vary in number."""
+        """Raise if points do not have the shape of the first ones; pooled positions may vary in number."""
         form = None if batch.form is None else batch.form[self._fixed]
         if self._first:
             self._form = form

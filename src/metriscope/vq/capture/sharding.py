@@ -13,7 +13,7 @@ import torch
 from torch import nn
 
 from metriscope.common.errors import explained
-from metriscope.common.files import read, write
+from metriscope.common.files import read, replaced
 from metriscope.runs.codec import from_json, to_json
 from metriscope.vq.capture.capture import capture
 from metriscope.vq.capture.patterns import Patterns
@@ -45,7 +45,7 @@ def capture_shards(model: nn.Module, shards: Iterable[Any], path: str | PathLike
     Returns
     -------
     Patterns
-        All points; :meth:`Patterns.shards` yields them shard by shard.
+        All points; :meth:`Patterns.shards <metriscope.Patterns.shards>` yields them shard by shard.
 
     Raises
     ------
@@ -84,8 +84,11 @@ def _check_same(folder: Path, asked: dict[str, str]) -> None:
     with explained(f"capture shards to {folder}"):
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / _ABOUT).exists():
-            write(folder / _ABOUT, to_json(asked, _ABOUT))
+            with replaced(folder / _ABOUT) as file:
+                file.write(to_json(asked, _ABOUT))
         before = from_json(read(folder / _ABOUT))
+    if not isinstance(before, dict):
+        raise ValueError(f"{folder / _ABOUT} is not what a capture of shards wrote: choose a new folder")
     for name, value in asked.items():
         if before.get(name) != value:
             raise ValueError(f"{folder} holds shards captured with {name}: choose a new folder")

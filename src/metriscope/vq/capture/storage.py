@@ -7,9 +7,12 @@ and their ids: ``ids`` if they are whole numbers; if they are words, ``text`` (t
 
 from __future__ import annotations
 
+import json
+import re
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from itertools import pairwise
+from math import prod
 from pathlib import Path
 from typing import Any
 
@@ -19,10 +22,12 @@ from metriscope.common.errors import Damage, explained
 from metriscope.common.files import read, sha256, sync_folder, temporary, write
 from metriscope.runs.codec import from_json, to_json
 
-__all__ = ["INDEX", "Shards", "load_arrays", "parts_of", "save_arrays"]
+__all__ = ["INDEX", "Shards", "load_arrays", "parts_of", "save_arrays", "sealed"]
 
 INDEX = "index.json"
-_FORMAT = "metriscope patterns 1"
+_FORMAT = "metriscope patterns 2"
+_UNSEALED = "metriscope patterns 1"  # whose index has no SHA-256 of its own
+_SHARD_NAME = re.compile(r"shard-\d{5,9}\.safetensors")
 _DTYPES: dict[str, np.dtype[Any]] = {"U8": np.dtype(np.uint8), "I64": np.dtype("<i8")}
 _DTYPES |= {"F16": np.dtype("<f2"), "F32": np.dtype("<f4")}
 
@@ -126,11 +131,19 @@ def save_arrays(
                 _write_shard(folder, number, slice(start, start + step), arrays, ids)
                 for number, start in enumerate(range(0, max(len(packed), 1), step))
             ]
-            index = {"format": _FORMAT, "points": len(packed), **records, "shards": shards}
-            write(folder / INDEX, to_json(index, INDEX))
+            write(folder / INDEX, sealed({"points": len(packed), **records, "shards": shards}))
             sync_folder(folder)
             folder.rename(path)
         sync_folder(path.parent)
+
+
+def sealed(index: Mapping[str, Any]) -> bytes:
+    """Return an index as JSON, with its format and the SHA-256 of all that it holds."""
+    return to_json({"format": _FORMAT, **index, "sha256": _seal(index)}, INDEX)
+
+
+def _seal(index: Mapping[str, Any]) -> str:
+    return sha256(json.dumps(index, sort_keys=True).encode())
 
 
 def _write_shard(folder: Path, number: int, rows: slice, arrays: Mapping[str, Any], ids: np.ndarray) -> dict[str, Any]:
@@ -186,10 +199,17 @@ def _read_index(path: Path) -> dict[str, Any]:
         index = from_json(read(path / INDEX))
     except Damage as damage:
         raise Damage(f"{INDEX}: {damage}") from None
-    if not isinstance(index, dict) or index.get("format") != _FORMAT:
+    if not isinstance(index, dict) or index.get("format") not in (_FORMAT, _UNSEALED):
         raise Damage(f"{INDEX}: not an index of patterns")
+    content = {name: value for name, value in index.items() if name not in ("format", "sha256")}
+    if index["format"] == _FORMAT and index.get("sha256") != _seal(content):
+        raise Damage(f"{INDEX}: edited: its content does not match its SHA-256")
     if not all(_is_list(index.get(name), fields) for name, fields in _FIELDS.items()) or not index["shards"]:
         raise Damage(f"{INDEX}: fields are missing")
+    if not all(map(_is_layer, index["layers"])) or not all(
+        _SHARD_NAME.fullmatch(one["file"]) for one in index["shards"]
+    ):
+        raise Damage(f"{INDEX}: a layer or a shard is not one that was written")
     missed = index.get("missed", {"taken": 0, "operations": [], "doubts": []})
     if (
         not isinstance(missed, dict)
@@ -200,11 +220,19 @@ def _read_index(path: Path) -> dict[str, Any]:
     return index
 
 
+_MOST = 1 << 48  # bits of a layer; more is no number of this program
 _LAYER: dict[str, Any] = {"name": str, "width": int, "kind": str, "piecewise_affine": bool, "shape": list}
 _LAYER |= {"seen": str, "bits_per_unit": int, "channel_axis": int | None}
 _MISSED: dict[str, Any] = {"taken": int, "operations": list, "doubts": list}
 _MISSED_OPERATION: dict[str, Any] = {"what": str, "role": str, "reason": str, "count": int, "where": str}
 _FIELDS = {"layers": _LAYER, "shards": {"file": str, "points": int, "bytes": int, "sha256": str}}
+
+
+def _is_layer(layer: Mapping[str, Any]) -> bool:
+    """Return whether a layer's width, units and shape fit together."""
+    width, bits, shape = layer["width"], layer["bits_per_unit"], layer["shape"]
+    counts = all(type(one) is int and 0 <= one < _MOST for one in (width, bits, *shape))
+    return counts and bits > 0 and width % bits == 0 and (not shape or prod(shape) == width)
 
 
 def _is_list(entries: Any, fields: Mapping[str, Any]) -> bool:
@@ -224,7 +252,7 @@ def _read_shard(
     name, points, (row, units) = shard["file"], shard["points"], sizes
     path = folder / Path(name).name
     try:
-        arrays = _map_arrays(path, shard["bytes"])
+        arrays = _map_arrays(path, shard["bytes"], units is not None)
         if verify and sha256(path) != shard["sha256"]:
             raise Damage("its content is not what was written")
         ids = _ids_from_arrays(arrays)
@@ -234,22 +262,34 @@ def _read_shard(
             raise Damage(f"expected {units} values for each of {points} points")
     except Damage as damage:
         raise Damage(f"{name}: {damage}") from None
-    except (KeyError, TypeError, ValueError):
+    except (KeyError, TypeError, ValueError, OverflowError):
         raise Damage(f"{name}: not a shard of patterns") from None
     return arrays
 
 
-def _map_arrays(path: Path, size: int) -> dict[str, np.ndarray]:
-    """Return every array of a safetensors file, mapped: only the header is read."""
+def _map_arrays(path: Path, size: int, valued: bool) -> dict[str, np.ndarray]:
+    """Return every array of a shard, mapped: only the header is read, after safetensors has checked it."""
+    from safetensors import SafetensorError, safe_open
+
     if not path.is_file():
         raise Damage("missing")
     if path.stat().st_size != size:
         raise Damage(f"it has {path.stat().st_size} bytes, {size} were written")
+    try:
+        # Offsets and shapes that do not fit each other and the size of the file are refused here.
+        with safe_open(path, framework="numpy"):
+            pass
+    except (SafetensorError, ValueError, OverflowError, MemoryError):
+        raise Damage("not safetensors") from None
     with path.open("rb") as file:
         length = int.from_bytes(file.read(8), "little")
-        header = from_json(file.read(min(length, size)))
-    fields = {name: entry for name, entry in header.items() if name != "__metadata__"}
-    return {name: _map_array(path, 8 + length, entry) for name, entry in fields.items()}
+        fields = from_json(file.read(min(length, size)))
+    kinds = {name: entry["dtype"] for name, entry in fields.items() if name != "__metadata__"}
+    named = {"ids": "I64"} if "ids" in kinds else {"text": "U8", "ends": "I64"}
+    expected = {"packed": "U8", **named} | ({"values": kinds.get("values")} if valued else {})
+    if kinds != expected or (valued and kinds["values"] not in ("F16", "F32")):
+        raise Damage("it does not hold the arrays of a shard of patterns")
+    return {name: _map_array(path, 8 + length, fields[name]) for name in kinds}
 
 
 def _map_array(path: Path, start: int, entry: Mapping[str, Any]) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""Watching a forward pass: every activation that is called as a named layer with its packed bits."""
+"""Watching a forward pass: every activation that is called becomes a named layer with its packed bits."""
 
 from __future__ import annotations
 
@@ -47,22 +47,22 @@ One: TypeAlias = "str | type[nn.Module] | nn.Module | Callable[[Layer], bool]"
 Wanted: TypeAlias = "One | Sequence[One] | None"
 Conv = Literal["positions", "channels"]
 Tokens = Literal["any", "first", "last", "mean"]
-# What is kept of a reading: given its layer, and how positions are pooled if they are.
+# Returns what is kept of a reading, given its layer and how its positions are pooled, if they are.
 Keep = Callable[[Layer, Reading, "Pooling | None"], np.ndarray]
 
 
 @dataclass(frozen=True)
 class Positions:
-    """What becomes of positions: each a unit of its own, or pooled into channels.
+    """How positions are treated: each is a unit of its own, or they are pooled into channels.
 
-    ``conv`` says it of all layers, and ``tokens`` how to pool in layers whose channels come last.
+    ``conv`` says so for all layers; ``tokens`` says how to pool in layers whose channels come last.
     """
 
     conv: Conv = "positions"
     tokens: Tokens | None = None
 
     def pooling(self, layer: Layer, channels_last: bool, mask: np.ndarray | None) -> Pooling | None:
-        """Return how to pool a layer, None if its positions are kept; positions that a mask leaves out do not vote."""
+        """Return how to pool a layer, None if its positions are kept; positions that a mask leaves out do not count."""
         if layer.channel_axis is None:
             return None
         if self.tokens is None or not channels_last:
@@ -74,7 +74,7 @@ class Positions:
 class Choice:
     """The layers to capture, by name, glob, type of module, module or a test of the layer; None for all.
 
-    It remembers which of its entries have matched a layer.
+    It records which of its entries have matched a layer.
     """
 
     def __init__(self, wanted: Wanted) -> None:
@@ -124,7 +124,7 @@ def _text(one: One) -> str:
 class ActivationSite:
     """An activation that was seen, as a layer.
 
-    ``reason`` says why it is not captured, empty if it is; ``fault`` why it cannot be, although it was chosen.
+    ``reason`` is why it is not captured, empty if it is; ``fault`` is why it cannot be captured although it was chosen.
     """
 
     layer: Layer
@@ -141,14 +141,14 @@ class ValueChoice:
 
 
 class NotFinite(ValueError):
-    """Pre-activations are NaN or infinite, and have no signs."""
+    """Raised if pre-activations are NaN or infinite, and so have no signs."""
 
 
 class Watch(Listener):
     """The activations of one model, batch after batch; the first batch determines the layers.
 
-    ``keep`` says what is kept of each reading: its packed bits, if None; ``values`` which values are kept as well.
-    The points are on the first axis of an activation, until ``learn`` is given what a probe found.
+    ``keep`` returns what is kept of each reading; if None, its packed bits. ``values`` says which values are also kept.
+    The first axis of an activation is assumed to hold the points, until ``learn`` is called with a probe's findings.
     """
 
     def __init__(
@@ -162,7 +162,7 @@ class Watch(Listener):
     ) -> None:
         super().__init__(model, weights)
         self._wanted = values
-        # What to do with what the activation that was recorded last returns.
+        # What to do with the output of the most recently recorded activation.
         self._due: Callable[[Tensor], None] | None = None
         self._heads: dict[str, tuple[tuple[int, ...], Tensor]] | None = {} if keep is None else None
         self._keep = keep or _packed
@@ -176,11 +176,11 @@ class Watch(Listener):
 
     @property
     def layers(self) -> tuple[Layer, ...]:
-        """Return the layers that are taken, in the order in which they first ran."""
+        """Return the captured layers, in the order in which they first ran."""
         return tuple(site.layer for site in self.sites.values() if not site.reason)
 
     def learn(self, findings: Findings) -> None:
-        """Begin again with what a probe found: where points are, kinds of operators, activations in compiled code."""
+        """Start again with what a probe found: axes of points, kinds of operators, activations in compiled code."""
         self._findings, self.renamed, self.by_hand = findings, findings.renamed, findings.by_hand
         self._below = self._below or findings.below
         self._settled, self.sites, self._layouts = False, {}, {}
@@ -206,7 +206,7 @@ class Watch(Listener):
 
     @contextmanager
     def batch(self, points: int, mask: np.ndarray | None = None) -> Iterator[None]:
-        """Watch what runs inside the block, a forward pass of so many points; ``mask`` says which tokens count."""
+        """Watch the forward pass that runs inside the block, of ``points`` points; ``mask`` says which tokens count."""
         self._begin(points)
         self._mask = mask
         self._parts: dict[str, np.ndarray] = {}
@@ -220,7 +220,7 @@ class Watch(Listener):
         self._settled = True
 
     def forget(self) -> None:
-        """Let go of values that are of no use after the first batch."""
+        """Release values that are not needed after the first batch."""
         self._heads, self._findings.values = None, {}
 
     def parts(self) -> list[np.ndarray]:
@@ -322,15 +322,15 @@ def _packed(layer: Layer, reading: Reading, pooling: Pooling | None) -> np.ndarr
     return packed
 
 
-# Of these only parts are called, or what they return is not one value per unit.
+# Of these kinds only parts are called, or their output is not one value per unit.
 _UNSEEN_AFTER = ("softsign", "tanhshrink", "lstm", "gru", "rnn")
 NOT_CHOSEN, SHARED, NOT_POINTS = "not chosen", "does not depend on the points", "rows are not points"
 
 
 def _astray(shape: tuple[int, ...], points: int) -> str:
-    """Return what is wrong with a shape whose first axis is not the points, where no probe has told.
+    """Return what is wrong with a shape whose first axis is not the points, if no probe has found the axis.
 
-    If no axis can be the points, the call works on something that they share, such as a learned scale.
+    If no axis can be the points, the input of the call is shared by all points, such as a learned scale.
     """
     if shape[0] == points:
         return ""

@@ -2,7 +2,7 @@
 
 Axes: N points, L, M layers, P permutations. The alignment is the cosine of the two centered kernels: 1 for
 the same geometry up to scale, about 0 for unrelated networks. It is computed from products of units, in time linear in
-the points, or from distances of points where these are cheaper.
+the number of points, or from distances between points where these are cheaper.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from metriscope.vq.measures.resampling import interval_around, leave_one_out, sh
 
 __all__ = ["Alignment", "aligned", "alignment", "check_estimator", "whole"]
 
-# Two values closer than this are equal: they were summed in different orders.
+# Two values closer than this count as equal: they may differ only because they were summed in different orders.
 _ROUNDING = 1e-10
 
 Matrix = Float64[np.ndarray, "l m"]
@@ -41,7 +41,8 @@ class Alignment:
     null : array, shape (permutations,) or (permutations, l, m)
         The values with shuffled points; empty if no permutations were asked for.
     p_value : float or array, shape (l, m)
-        Share of the permutations, and of the value itself, that reach the value; NaN without permutations.
+        Share of the permuted values that reach the value, where the value itself is counted as one of them; NaN
+        without permutations.
     interval : array, shape (2,) or (2, l, m)
         Lower and upper end of the jackknife interval; NaN if none was asked for.
     first, second : tuple of str
@@ -103,7 +104,7 @@ def alignment(
     weights: tuple[Weights, Weights] | None = None,
     generator: torch.Generator | None = None,
 ) -> Alignment:
-    """Return the centered alignment of two networks on the same points, whole or ``by_layer``.
+    """Return the centered alignment of two networks on the same points, for whole networks or ``by_layer``.
 
     The alignment is the cosine of the two centered VQ kernels: 1 for the same geometry up to scale, about 0 for
     unrelated networks. A network or layer that has the same pattern at all points has no alignment: its value is NaN.
@@ -129,7 +130,7 @@ def alignment(
     weights : pair of weights, optional
         Weights of the layers of ``p`` and of ``q``, each as in :func:`vq_kernel`.
     generator : torch.Generator, optional
-        Draw the permutations from this generator in place of ``seed``.
+        Draw the permutations from this generator instead of ``seed``.
 
     Returns
     -------
@@ -139,7 +140,7 @@ def alignment(
     Raises
     ------
     ValueError
-        If the points differ or are fewer than two, a network has no units, or an argument is not one of its choices.
+        If the points differ or are fewer than two, a network has no units, or an argument is not a listed choice.
 
     Examples
     --------
@@ -162,7 +163,7 @@ def alignment(
 
 
 def aligned(pair: KernelPair, value: Matrix, null: np.ndarray, p_value: Matrix, interval: np.ndarray) -> Alignment:
-    """Return the alignment of each group of one side with each of the other, and why values are undefined."""
+    """Return the alignment of each group of one side with each group of the other, and why values are undefined."""
     first, second = pair.sides
     names, points = (first.names, second.names), pair.cross.points
     return Alignment(value, null, p_value, interval, *names, points, _reason(pair), estimator=pair.estimator)
@@ -207,7 +208,7 @@ def _pair_of(weights: tuple[Weights, Weights] | None, by_layer: bool) -> tuple[W
 
 
 def _seeds(count: int, seed: int, generator: torch.Generator | None) -> list[int]:
-    """Return one seed per permutation: of the streams of ``seed``, or drawn from the generator."""
+    """Return one seed per permutation: derived from ``seed``, or drawn from the generator."""
     if generator is None:
         return [derive(seed, "permutation", i) for i in range(count)]
     return torch.randint(1 << 62, (count,), generator=instance(generator, "generator", torch.Generator)).tolist()
@@ -229,7 +230,7 @@ def _reason(pair: KernelPair) -> str:
 
 
 def _interval(pair: KernelPair, value: Matrix, level: float | None) -> tuple[Float64[np.ndarray, "2 l m"], str]:
-    """Return the intervals, NaN where there are none, and why some are undefined although their values are not."""
+    """Return the intervals, NaN where there are none, and why some intervals of defined values are undefined."""
     nothing, points, least = np.full((2, *value.shape), np.nan), pair.cross.points, LEAST_POINTS[pair.estimator] + 1
     if level is None or np.isnan(value).all():
         return nothing, ""

@@ -3,12 +3,13 @@
 Axes: N points, U, V bits of the networks, L, M groups of them (layers, or the whole network). With centered signs S and
 T, and squared lengths of their rows d and e (mean d̄, ē), the inner product of the centered kernels S Sᵀ and T Tᵀ is
 the energy |Sᵀ T|². It is biased, because the diagonal of a kernel compares each point with itself. Without the diagonal
-and with the centering that suits it (Song et al. 2007) the inner product is
+and with the centering for this case (Song et al. 2007) the inner product is
 
     |Sᵀ T|² - N / (N - 2) Σ (d - d̄)(e - ē) - N² / (N - 1) d̄ ē.
 
-Both are found from products of units, or from distances of points where these are cheaper. With μ and ν the means of
-the uncentered signs, d = constant - 2 S μ: so Σ (d - d̄)(e - ē) = 4 μᵀ Sᵀ T ν needs no further pass over the points.
+Both are computed from products of units, or from distances between points where these are cheaper. With μ and ν the
+means of the uncentered signs, d = constant - 2 S μ: so Σ (d - d̄)(e - ē) = 4 μᵀ Sᵀ T ν needs no further pass over the
+points.
 """
 
 from __future__ import annotations
@@ -44,10 +45,12 @@ __all__ = [
 ESTIMATORS = ("debiased", "biased")
 # The debiased inner product of two kernels of fewer points is 0 / 0.
 LEAST_POINTS = {"debiased": 4, "biased": 2}
-# A squared norm below this share of the energy it is left over from is rounding.
+# A squared norm smaller than this share of the energy from which it was computed is only rounding error.
 NEGLIGIBLE = 1e-10
 # Products of units, and distances of points, held at once.
 _PRODUCTS, _DISTANCES = 1 << 24, 1 << 21
+# Products of units that are kept for an interval.
+_KEPT = 1 << 22
 
 Matrix = Float64[np.ndarray, "l m"]
 
@@ -56,7 +59,7 @@ Matrix = Float64[np.ndarray, "l m"]
 class Signs:
     """One network's bytes and the groups of them that are compared: all layers together, or layer by layer.
 
-    ``roots`` are the square roots of the units' weights, which scale the columns of signs; None if all weigh the same.
+    ``roots`` are the square roots of the units' weights, which scale the columns of signs; None if all weights are 1.
     """
 
     packed: UInt8[np.ndarray, "n b"]
@@ -105,9 +108,10 @@ def side_of(p: Patterns, by_layer: bool, weights: Weights = None) -> Signs:
 
 @dataclass(frozen=True)
 class Totals:
-    """What both estimators of the inner product are made of, for each pair of groups.
+    """Sums from which both estimators of the inner product are computed, for each pair of groups.
 
-    ``energy`` is |Sᵀ T|², ``lengths`` is Σ (d - d̄)(e - ē), ``first`` and ``second`` are d̄ and ē of each group.
+    ``energy`` is |Sᵀ T|², ``lengths`` is Σ (d - d̄)(e - ē), ``first`` and ``second`` are d̄ and ē of each group. ``kept``
+    are Sᵀ T, μ and ν of small networks, which an interval needs again.
     """
 
     points: int
@@ -115,6 +119,7 @@ class Totals:
     lengths: Matrix
     first: Float64[np.ndarray, " l"]
     second: Float64[np.ndarray, " m"]
+    kept: tuple[np.ndarray, np.ndarray, np.ndarray] | None = None
 
     def product(self, estimator: str) -> Matrix:
         """Return the inner product of each pair of kernels, up to a factor that depends on the points alone."""
@@ -126,13 +131,13 @@ class Totals:
         return self.energy - n / (n - 2) * self.lengths - n**2 / (n - 1) * np.multiply.outer(self.first, self.second)
 
     def squared_norm(self, estimator: str) -> float:
-        """Return the inner product of one group with itself; NaN if it is zero but for rounding."""
+        """Return the inner product of one group with itself; NaN if it is zero up to rounding."""
         found, energy = self.product(estimator).item(), self.energy.item()
         return float(found) if found > NEGLIGIBLE * energy else np.nan
 
 
 def ratio(cross: np.ndarray, first: np.ndarray, second: np.ndarray) -> np.ndarray:
-    """Return the cosines: inner products over the roots of both squared norms, whose last axes are L and M."""
+    """Return the cosines: inner products divided by the norms; ``first`` has the last axis L, ``second`` M."""
     return cross / (np.sqrt(first)[..., :, None] * np.sqrt(second)[..., None, :])
 
 
@@ -143,7 +148,7 @@ def by_points(first: Signs, second: Signs) -> bool:
 
 
 def totals(first: Signs, second: Signs) -> Totals:
-    """Return the totals of each group of the first side with each of the second, in the cheaper way."""
+    """Return the totals of each group of the first side with each group of the second, computed in the cheaper way."""
     return _by_points(first, second) if by_points(first, second) else _by_units(first, second)
 
 
@@ -168,13 +173,13 @@ class KernelPair:
 
 
 def units_at_once(second: Signs) -> int:
-    """Return how many units, whole bytes of them, are multiplied with all of ``second`` at once."""
+    """Return how many units, in whole bytes, are multiplied with all units of ``second`` at once."""
     return 8 * max(1, _PRODUCTS // max(1, 8 * second.bits))
 
 
 def _by_units(first: Signs, second: Signs) -> Totals:
     energies, lengths, means = [], [], []
-    other = np.empty(0)
+    other, kept = np.empty(0), None
     for part in row_slices(first.packed.shape[1], units_at_once(second) // 8):
         whole = first is second and part.stop - part.start == first.packed.shape[1]
         found = products_and_sums(first.packed[:, part], None if whole else second.packed)
@@ -182,24 +187,26 @@ def _by_units(first: Signs, second: Signs) -> Totals:
         products = scale(found.centered, first, second, units)
         means.append(first.scaled(found.left, units))
         other = second.scaled(found.right)
+        if products.size == first.bits * second.bits <= _KEPT:
+            kept = products.copy(), means[-1], other
         length, energy = _summed(products, means[-1], other, second)
         lengths.append(length)
         energies.append(energy)
     energy, length = (np.add.reduceat(np.concatenate(each), first.starts) for each in (energies, lengths))
     middles = _mean_lengths(first, np.concatenate(means)), _mean_lengths(second, other)
-    return Totals(len(first.packed), energy, 4 * length, *middles)
+    return Totals(len(first.packed), energy, 4 * length, *middles, kept)
 
 
 def _summed(
     products: Float64[np.ndarray, "k v"], mean: np.ndarray, other: np.ndarray, second: Signs
 ) -> tuple[Float64[np.ndarray, "k m"], Float64[np.ndarray, "k m"]]:
-    """Return what some units add to the lengths and to the energy of each group of ``second``; products are squared."""
+    """Return what some units add to the lengths and energy of each group of ``second``; ``products`` is overwritten."""
     lengths = mean[:, None] * np.add.reduceat(products * other, second.starts, axis=1)
     return lengths, np.add.reduceat(np.square(products, out=products), second.starts, axis=1)
 
 
 def totals_of(found: Differences, first: Signs, second: Signs) -> Totals:
-    """Return the totals from differences that were counted before; the sides give only the groups, all weights are 1.
+    """Return the totals from differences counted before; the sides only give the groups, and all weights are 1.
 
     ``found.different`` is overwritten.
     """
@@ -241,7 +248,7 @@ def row_lengths(side: Signs) -> Float64[np.ndarray, "l n"]:
 def _by_points(first: Signs, second: Signs) -> Totals:
     """Return the totals from distances D and E of points, as S Sᵀ = -2 (I - J/N) D (I - J/N).
 
-    Centering is left to the end: <Dc, Ec> = <D, E> - 2 a·b / N + (1·a) (1·b) / N², where a and b are sums of rows.
+    Centering comes last: <Dc, Ec> = <D, E> - 2 a·b / N + (1·a) (1·b) / N², where a and b are sums of rows.
     """
     tables = [Distances.of(side) for side in (first, second)]
     count, groups = len(first.packed), [len(side.spans) for side in (first, second)]
@@ -263,7 +270,7 @@ def _by_points(first: Signs, second: Signs) -> Totals:
 
 @dataclass(frozen=True)
 class Distances:
-    """One network's distances per group, minus a constant near their mean: centering then rounds less."""
+    """One network's distances per group, minus a constant near their mean, so that centering rounds less."""
 
     packed: UInt8[np.ndarray, "n b"]
     spans: tuple[slice, ...]
@@ -272,7 +279,7 @@ class Distances:
 
     @classmethod
     def of(cls, side: Signs) -> Distances:
-        """Return the distances of all points of a side; they are computed on demand, except the first point's."""
+        """Return the distances of all points of a side, computed on demand, except those of the first point."""
         parts = zip(side.spans, side.widths, strict=True)
         columns = [columns_of(side.packed[:, span], compact_dtype(width)) for span, width in parts]
         bare = cls(side.packed, side.spans, columns, np.zeros((len(columns), 1, 1)))

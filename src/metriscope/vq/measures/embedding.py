@@ -30,11 +30,11 @@ from metriscope.vq.measures.sign_products import products_and_sums, project, sig
 
 __all__ = ["VQMDS", "sign_patterns"]
 
-# The side of the largest matrix that is decomposed exactly; beyond it, leading components come from random starts.
+# The side of the largest matrix that is decomposed exactly; for larger ones a randomized method is used.
 LARGE = 8_000
 _SMALL = 1_000
 # Random directions beyond those asked for, blocks of directions held, passes over the points at most, and the residual
-# to stop at, relative to the first eigenvalue: eigenvalues are then good to its square.
+# to stop at, relative to the first eigenvalue: the relative error of the eigenvalues is about its square.
 _SPARE, _BLOCKS, _PASSES, _RESIDUAL = 13, 12, 60, 1e-9
 # Points whose signs are multiplied at once, in bytes of packed bits.
 _BLOCK = 1 << 19
@@ -68,7 +68,7 @@ class _RankError(ValueError):
 
 
 def sign_patterns(values: Float64[np.ndarray, "n h"]) -> Patterns:
-    """Return the sign patterns of pre-activations, as those of one layer.
+    """Return the sign patterns of pre-activations, as patterns of one layer.
 
     >>> sign_patterns(np.array([[1.0, -2.0]])).signs().tolist()
     [[1, -1]]
@@ -83,8 +83,8 @@ class VQMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator, B
     the products of units, or of points where these are fewer. Where both are more than 8,000, the leading components
     come from a randomized block Krylov space.
 
-    It is a scikit-learn transformer: a plain array, points by units, is read as pre-activations. Of an array,
-    components beyond the rank of its patterns are zero, as in PCA; of patterns, they are refused.
+    It is a scikit-learn transformer: a plain array, points by units, is read as pre-activations. If more components
+    are asked for than the rank of the patterns, an array gives zeros, as in PCA, and patterns give an error.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ class VQMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator, B
     random_state : int
         Seed of the randomized method.
     generator : torch.Generator, optional
-        Draw the start of the randomized method from this generator in place of ``random_state``.
+        Draw the start of the randomized method from this generator instead of ``random_state``.
 
     Attributes
     ----------
@@ -108,7 +108,7 @@ class VQMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator, B
     method_ : str
         ``"units"``, ``"points"`` or ``"randomized"``.
     residual_ : float
-        0 if exact, else the largest |C v - λ v| / λ₁ of the components.
+        0 for the exact methods, otherwise the largest |C v - λ v| / λ₁ of the components.
 
     Examples
     --------
@@ -213,7 +213,7 @@ def _by_units(packed: Packed, scale: Units, wanted: int | None) -> _Axes:
 
 def _by_points(p: Patterns, scale: Units, wanted: int | None, weights: Weights) -> _Axes:
     values, vectors = _leading(_centered_kernel(vq_kernel(p, weights=weights)), wanted, len(p))
-    # Eigenvectors of a centered matrix add up to zero, so that the mean of the signs plays no part.
+    # Eigenvectors of a centered matrix add up to zero, so that the mean of the signs has no effect.
     return _Axes(values, scale[:, None] ** 2 * sign_products(p.packed, vectors) / np.sqrt(values))
 
 
@@ -229,7 +229,7 @@ def _leading(matrix: Matrix, wanted: int | None, points: int) -> tuple[Float64[n
     """Return the leading eigenpairs, descending; raise ValueError if more are wanted than there are."""
     side = len(matrix)
     chosen = None if wanted is None or wanted > side else [side - wanted, side - 1]
-    # On a small matrix, threads of the linear algebra wait for each other longer than they work.
+    # On a small matrix, threads of the linear algebra library spend more time waiting than working.
     with threadpool_limits(1 if side < _SMALL else None, user_api="blas"):
         values, vectors = scipy.linalg.eigh(matrix, subset_by_index=chosen)
     values, vectors = values[::-1], vectors[:, ::-1]
@@ -257,8 +257,8 @@ def _check_rank(wanted: int, rank: int, points: int) -> None:
 def _by_chance(packed: Packed, scale: Units, wanted: int | None, generator: Generator) -> _Axes:
     """Return leading components from random directions and the block Krylov space that grows from them.
 
-    Musco and Musco 2015, algorithm 2, begun again from its best directions when the space gets large. Each pass over
-    the points also measures how far the components still are from eigenvectors, and the passes stop on that.
+    Musco and Musco 2015, algorithm 2, restarted from its best directions when the space gets large. Each pass over
+    the points also measures how far the components still are from eigenvectors, and decides whether to stop.
     """
     mean = unit_sums(packed) / len(packed)
     most = min(len(packed) - 1, len(scale))
@@ -313,7 +313,7 @@ class _Space:
     def continued(self) -> _Space:
         """Return the space with a new block: the part of the last image that is orthogonal to it."""
         block = self.block
-        for _ in range(2):  # once more, for what rounding left of the first time
+        for _ in range(2):  # once more, to remove what rounding left after the first time
             block = np.linalg.qr(block - self.basis @ (self.basis.T @ block))[0]
         return replace(self, block=block)
 

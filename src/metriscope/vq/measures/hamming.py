@@ -62,7 +62,7 @@ def _eight(rows: Any, columns: Any, word: int, stretch: Any, out: Any) -> None:
         a0, a1, a2, a3 = rows[i, word], rows[i, word + 1], rows[i, word + 2], rows[i, word + 3]
         a4, a5, a6, a7 = rows[i, word + 4], rows[i, word + 5], rows[i, word + 6], rows[i, word + 7]
         found = out[i, left:right]
-        # Two loops: a test inside would keep them from becoming vector code.
+        # Two loops: a condition inside one loop would prevent its vectorization.
         if word == 0:
             for j in range(right - left):
                 low = popcount(a0 ^ b0[j]) + popcount(a1 ^ b1[j]) + popcount(a2 ^ b2[j]) + popcount(a3 ^ b3[j])
@@ -99,7 +99,7 @@ def _narrow(rows: Any, columns: Any, out: Any) -> None:
 
 @dataclass(frozen=True)
 class Columns:
-    """Rows of bits made ready to be compared with many others: words by columns, or numkong's own order."""
+    """Rows of bits prepared for comparison with many others: words by columns, or in numkong's own order."""
 
     count: int
     dtype: np.dtype[Any]
@@ -108,7 +108,7 @@ class Columns:
 
 
 def _words(packed: UInt8[np.ndarray, "n b"], dtype: np.dtype[Any]) -> Shaped[np.ndarray, "n w"]:
-    """Return the bytes as words, eight at least: as wide as the distances, or narrower where eight were too many."""
+    """Return the bytes as at least eight words: as wide as the distances, or narrower for short rows."""
     bytes_ = packed.shape[1]
     word = np.dtype(np.uint16 if dtype.itemsize < 4 or bytes_ <= 2 * _STEP else np.uint32)
     lack = max(_STEP * word.itemsize - bytes_, -bytes_ % word.itemsize)
@@ -117,7 +117,7 @@ def _words(packed: UInt8[np.ndarray, "n b"], dtype: np.dtype[Any]) -> Shaped[np.
 
 
 def columns_of(packed: UInt8[np.ndarray, "m b"], dtype: np.dtype[Any]) -> Columns:
-    """Return rows made ready for :func:`write_distances` into arrays of ``dtype``."""
+    """Return rows prepared for :func:`write_distances` into arrays of ``dtype``."""
     if packed.shape[1] <= NARROW:
         return Columns(len(packed), dtype, np.ascontiguousarray(_words(packed, dtype).T))
     if not len(packed):
@@ -131,7 +131,7 @@ def shared(array: UInt32[np.ndarray, "n m"]) -> nk.Tensor:
 
 
 def write_distances(rows: UInt8[np.ndarray, "n b"], columns: Columns, out: Int[np.ndarray, "n m"]) -> None:
-    """Write the Hamming distances of ``rows`` to ``columns`` into ``out``, contiguous and of the columns' type."""
+    """Write the Hamming distances of ``rows`` to ``columns`` into ``out``, a contiguous array of the columns' type."""
     if columns.words is not None:
         _narrow(_words(rows, columns.dtype), columns.words, out)
     elif columns.packed is not None and len(rows):

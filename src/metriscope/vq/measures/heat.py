@@ -1,7 +1,7 @@
 """Heat kernels of two networks compared on the same points, for any number of scales from one pass.
 
 Axes: N points, H1, H2 bits of the networks, T scales. Distances are whole numbers up to H, so that the counts of
-(d1, d2) over all pairs of points answer every scale and both forms; no matrix of points by points is ever held.
+(d1, d2) over all pairs of points determine the result for every scale and both forms; no N x N matrix is ever held.
 """
 
 from __future__ import annotations
@@ -34,9 +34,10 @@ _ROWS, _COLUMNS = 128, 2048
 def heat_cosine(p: Patterns, q: Patterns, sigma2: ArrayLike, form: str = "distance") -> Float64[np.ndarray, " t"]:
     """Return the cosine between the heat kernels of two networks on the same points, one value per ``sigma2``.
 
-    Time grows with the number of pairs of points, memory does not: it holds the counts of :func:`pair_counts`. Where
-    their table would have more than 16 million cells (two networks of more than 4,095 bits), the kernels are summed
-    tile by tile instead, for all scales in one pass, and the time grows with the number of scales as well.
+    Time grows with the number of pairs of points; memory does not, as it holds only the counts of
+    :func:`pair_counts`. Where the table of counts would have more than 16 million cells (two networks of more than
+    4,095 bits), the kernels are summed tile by tile instead, for all scales in one pass, and the time grows with the
+    number of scales as well.
 
     Parameters
     ----------
@@ -140,8 +141,8 @@ def pair_counts(p: Patterns, q: Patterns) -> Int64[np.ndarray, "h1 h2"]:
 def counts_between(first: Networks, second: Networks) -> Int64[np.ndarray, "h1 h2"]:
     """Return the counts of the pairs of one point of ``first`` and one of ``second``, in both orders.
 
-    Both hold the same two networks, on points of their own: with the counts of either alone, these are the counts of
-    all points together.
+    Both are the patterns of the same two networks, on different points. The counts of all points together are the sum
+    of these counts and of the counts within each of the two sets.
 
     >>> from metriscope.vq.capture.patterns import Layer
     >>> p = Patterns((Layer("act", 2, "relu"),), np.array([[0], [64], [192]], np.uint8))
@@ -188,8 +189,8 @@ def _over_pairs(
 ) -> list[np.ndarray]:
     """Return each thread's result of ``add(d1, d2, start, result)`` over tiles that cover every pair once.
 
-    If ``rows`` and ``columns`` are the same points, these are the pairs i < j: ``start`` is how far the tile's first
-    column lies behind its first row, and pairs with j + start > i are its own.
+    If ``rows`` and ``columns`` are the same points, these are the pairs i < j: ``start`` is the index of the
+    tile's first column minus that of its first row, and only pairs with j + start > i are counted.
     """
     # Largest tasks first, so that no thread starts a large one at the end.
     tasks = iter(list(row_slices(len(columns[0]), _COLUMNS))[::-1])
@@ -206,7 +207,7 @@ def _over_pairs(
 def _over_columns(first: Networks, second: Networks, columns: slice, add: Callable[..., None]) -> None:
     """Call ``add`` with both networks' distances from some points of ``second`` to the points of ``first``.
 
-    If they are the same points, only to those before ``columns.stop``.
+    If both are the same points, only distances to points before ``columns.stop`` are computed.
     """
     same = first is second
     ready = [columns_of(each.packed[columns], compact_dtype(each.width)) for each in second]

@@ -1,4 +1,4 @@
-"""The VQ kernel: how many units lie on different sides for two points, summed over layers, each with its weight.
+"""The VQ kernel: the number of units whose sign differs between two points, summed over layers with a weight for each.
 
 Axes: N, M points, H bits, B bytes, L layers. Without weights all distances are exact integers.
 """
@@ -26,15 +26,17 @@ __all__ = ["Weights", "check_same_layers", "layer_weights", "vq_blocks", "vq_ker
 Weights = Sequence[float] | Mapping[str, float] | str | None
 Device = str | torch.device | None
 
-# Rows given to one thread at a time; tiles of a symmetric kernel; both fit the second-level cache.
-_ROWS, _TILE = 64, 512
+# Distances that one thread writes at a time, and the fewest and most rows of them: calls cost little beside the work.
+_PIECE, _FEWEST, _MOST = 1 << 22, 16, 512
+# Tiles of a symmetric kernel fit the second-level cache.
+_TILE = 512
 _ROWS_ELSEWHERE = 4096
 # Bytes of a row beyond which computing a pair costs more than copying it to the other side of the diagonal.
 _WORTH_MIRRORING = 320
 
 
 def layer_weights(layers: Sequence[Layer], weights: Weights) -> Float64[np.ndarray, " l"]:
-    """Return the weight of each layer: as given, or by ``"mean"``, which gives all layers equal influence.
+    """Return the weight of each layer: as given, or with ``"mean"`` so that all layers have equal influence.
 
     >>> layer_weights((Layer("a", 4, "relu"), Layer("b", 2, "relu")), "mean").tolist()
     [0.125, 0.25]
@@ -57,7 +59,7 @@ def layer_weights(layers: Sequence[Layer], weights: Weights) -> Float64[np.ndarr
 
 
 def check_same_layers(p: Sequence[Layer], q: Sequence[Layer]) -> None:
-    """Check that the bits of two sets of layers stand for the same units."""
+    """Check that the bits of two sets of patterns belong to the same units."""
     ours, theirs = ([(layer.name, layer.width) for layer in each] for each in (p, q))
     if ours != theirs:
         raise ValueError(f"distances need the same layers on both sides, got {ours} and {theirs}")
@@ -83,11 +85,11 @@ def vq_kernel(
         One weight per layer, in order or by name. ``"mean"`` divides each layer's distance by its width and averages
         over layers, for architectures of different size. Without weights every unit counts 1.
     device : torch.device or str, optional
-        Compute there, by products of signs, in place of counting packed bits on the CPU.
+        Compute on this device, by products of signs, instead of counting packed bits on the CPU.
     dtype : numpy dtype, optional
         A smaller integer type to save memory, for distances without weights.
     out : array, shape (n, m), optional
-        Where to write the distances, such as a ``numpy.memmap``; it also says the type.
+        Where to write the distances, such as a ``numpy.memmap``; its dtype is used.
 
     Returns
     -------
@@ -130,13 +132,13 @@ def _room(shape: tuple[int, int], dtype: np.dtype[Any], out: np.ndarray | None) 
         return np.empty(shape, dtype)
     except MemoryError:
         raise MemoryError(
-            f"distances of {shape[0]:,} x {shape[1]:,} points take {size / 1e9:,.1f} GB, more than there is memory; "
+            f"distances of {shape[0]:,} x {shape[1]:,} points take {size / 1e9:,.1f} GB, more than is available; "
             "vq_blocks gives them in blocks of rows, and out= writes them to an array such as a numpy.memmap"
         ) from None
 
 
 def _memory() -> float:
-    """Return the bytes of memory of this machine, infinite if it does not say."""
+    """Return the bytes of memory of this machine; infinity if the system does not report it."""
     try:
         return float(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
     except (AttributeError, OSError, ValueError):
@@ -159,7 +161,7 @@ def vq_blocks(
     weights : sequence of float, mapping of str to float, or "mean", optional
         One weight per layer, as for :func:`vq_kernel`.
     device : torch.device or str, optional
-        Compute there, as for :func:`vq_kernel`.
+        Compute on this device, as for :func:`vq_kernel`.
 
     Returns
     -------
@@ -239,16 +241,19 @@ Write = Callable[[slice, np.ndarray], None]
 
 
 def _writer(parts: list[_Part], device: Device, dtype: np.dtype[Any]) -> Write:
-    """Return the writer for a device; the processor's shares its rows between threads."""
+    """Return the writer for a device; on the CPU, threads share the rows."""
     if device is not None:
         return _by_pieces(_products(parts, torch.device(device)), _ROWS_ELSEWHERE, 1)
-    return _by_pieces(_counts(parts, None if dtype.kind == "f" else dtype), _ROWS, workers_available())
+    most = min(_PIECE // max(1, len(parts[0].columns)), _MOST)
+    return _by_pieces(_counts(parts, None if dtype.kind == "f" else dtype), most, workers_available())
 
 
-def _by_pieces(write: Write, size: int, workers: int) -> Write:
-    """Return a writer that passes on a few rows at a time."""
+def _by_pieces(write: Write, most: int, workers: int) -> Write:
+    """Return a writer that passes on at most so many rows at a time, and several pieces to each worker."""
 
     def write_all(rows: slice, out: Num[np.ndarray, "k m"]) -> None:
+        size = max(_FEWEST, min(most, len(out) // (4 * workers)))
+
         def one(some: slice) -> None:
             write(slice(rows.start + some.start, rows.start + some.stop), out[some])
 
@@ -258,7 +263,7 @@ def _by_pieces(write: Write, size: int, workers: int) -> Write:
 
 
 def _counts(parts: list[_Part], exact: np.dtype[Any] | None) -> Write:
-    """Return a writer that counts packed bits: exact distances if a type for them is given, else weighted ones."""
+    """Return a writer that counts packed bits: exact distances of the type ``exact``, or weighted distances if None."""
     dtypes = [compact_dtype(part.width) if exact is None else exact for part in parts]
     ready = [columns_of(part.columns, dtype) for part, dtype in zip(parts, dtypes, strict=True)]
 
@@ -285,7 +290,7 @@ def _products(parts: list[_Part], device: torch.device) -> Write:
     def write(rows: slice, out: Num[np.ndarray, "k m"]) -> None:
         total = np.zeros(out.shape)
         for part, right in zip(parts, columns, strict=True):
-            # The bits that fill up a byte agree everywhere: they cancel against the number of all bits.
+            # The padding bits of a byte are equal everywhere, so they cancel against the number of all bits.
             different = (right.shape[1] - _signs(part.rows[rows], device) @ right.mT) / 2
             total += part.weight * different.cpu().double().numpy()
         out[:] = total
@@ -298,7 +303,7 @@ def _signs(packed: UInt8[np.ndarray, "n b"], device: torch.device) -> torch.Tens
 
 
 def _write_half(part: _Part, out: Int[np.ndarray, "n n"]) -> None:
-    """Write the distances of points to each other, each pair counted once."""
+    """Write the distances between the points; each pair is computed once."""
     tiles = list(row_slices(len(out), _TILE))
     ready = in_parallel(lambda rows: columns_of(part.columns[rows], out.dtype), tiles)
 

@@ -1,4 +1,4 @@
-"""Jackknife intervals of an alignment; every leave-one-out value comes from the products that the value itself needs.
+"""Jackknife intervals and permutation nulls of an alignment, from the same products as the value itself.
 
 Axes: N points, K points per block, U and V bits of the two networks, L and M groups of bits. S and T are the centered
 signs of all points, C = Sᵀ T, and μ and ν are the means of the uncentered signs. Leaving out a point changes the inner
@@ -38,9 +38,11 @@ __all__ = ["LeaveOneOut", "interval_around", "leave_one_out", "shuffled_products
 
 # Numbers of a block of points, and distances, held at once; and products of units beyond which distances are used.
 _BLOCK, _DISTANCES, _LARGEST = 1 << 19, 1 << 21, 1 << 26
-# Beyond so many points errors are computed in single precision, unless a value is this near to one.
+# The part of a folded matrix below its diagonal is left out in so many steps, of at least so many columns.
+_STEPS, _NARROWEST = 4, 128
+# With more points than this, errors are computed in single precision, unless a value is this close to one.
 _SINGLE, _NEAR_ONE = 100_000, 0.999
-# A value this close to the end of its range is certain: its uncertainty is below rounding.
+# A value this close to the end of its range has no interval: its uncertainty is smaller than rounding.
 _END = 1e-9
 
 Block = Float64[np.ndarray, "k l m"]
@@ -77,7 +79,7 @@ def leave_one_out(pair: KernelPair, value: Matrix) -> LeaveOneOut:
     # A gap is a point's own part of the products, so that single precision is enough unless gaps nearly cancel.
     single = cross.points > _SINGLE and not (np.abs(value) > _NEAR_ONE).any()
     with one_blas_thread():
-        blocks = _blocks(pair.sides, np.dtype(np.float32 if single else np.float64))
+        blocks = _blocks(pair, np.dtype(np.float32 if single else np.float64))
         found = in_parallel(partial(sums, blocks), blocks.parts, blocks.workers)
     undefined, total, squares = (np.sum(each, axis=0) for each in zip(*found, strict=True))
     # Rounding may put the sum of squares below the part of it that the mean explains.
@@ -119,12 +121,13 @@ class Blocks(NamedTuple):
     workers: int | None = None
 
 
-def _blocks(sides: tuple[Signs, Signs], dtype: np.dtype[Any]) -> Blocks:
+def _blocks(pair: KernelPair, dtype: np.dtype[Any]) -> Blocks:
+    sides = pair.sides
     largest = max(sides, key=lambda side: side.bits).bits
     weighted = any(side.roots is not None for side in sides)
     if by_points(*sides) or (largest**2 > _LARGEST and not weighted):
         return _blocks_of_distances(sides)
-    return _blocks_of_units(sides, dtype)
+    return _blocks_of_units(pair, dtype)
 
 
 @dataclass(frozen=True)
@@ -137,9 +140,13 @@ class _Products:
     toward_first: Float[np.ndarray, "l v"]  # Cᵀ μ, group by group
 
     @classmethod
-    def of(cls, first: Signs, second: Signs) -> _Products:
-        found = products_and_sums(first.packed, None if first is second else second.packed)
-        c, mu, nu = scale(found.centered, first, second), first.scaled(found.left), second.scaled(found.right)
+    def of(cls, first: Signs, second: Signs, known: Totals) -> _Products:
+        """Return the products of two sides, computed again unless their totals have kept them."""
+        if known.kept is None:
+            found = products_and_sums(first.packed, None if first is second else second.packed)
+            c, mu, nu = scale(found.centered, first, second), first.scaled(found.left), second.scaled(found.right)
+        else:
+            c, mu, nu = known.kept
         toward_second = np.add.reduceat(c * nu, second.starts, axis=1)
         toward_first = np.add.reduceat(c * mu[:, None], first.starts, axis=0)
         return cls((first.starts, second.starts), c, toward_second, toward_first)
@@ -148,18 +155,41 @@ class _Products:
         """Return the same products in another precision."""
         return _Products(self.starts, *(one.astype(dtype) for one in (self.c, self.toward_second, self.toward_first)))
 
-    def rows(self, s: Float[np.ndarray, "k u"], t: Float[np.ndarray, "k v"]) -> _Rows:
+    def folded(self) -> _Products:
+        """Return the same quadratic form of one group with itself, all of it on and above the diagonal of C."""
+        return replace(self, c=2 * np.triu(self.c, 1) + np.diag(self.c.diagonal()))
+
+    def rows(self, s: _Centered, t: _Centered) -> _Rows:
         """Return what points with these centered signs add."""
         starts, others = self.starts
-        shape = len(s), len(starts), len(others)
+        shape = len(s.signs), len(starts), len(others)
         products, first, second = (np.empty(shape) for _ in range(3))
-        for i, units in enumerate(_spans(starts, s.shape[1])):
-            products[:, i] = _group_products(s[:, units] @ self.c[units], t, others)
-            first[:, i] = s[:, units] @ self.toward_second[units]
-        for j, units in enumerate(_spans(others, t.shape[1])):
-            second[:, :, j] = t[:, units] @ self.toward_first[:, units].T
-        d, e = (_group_products(x, x, at) for x, at in ((s, starts), (t, others)))
-        return _Rows(products, first, second, d, e)
+        for i, units in enumerate(_spans(starts, s.signs.shape[1])):
+            products[:, i] = _group_products(s.signs[:, units] @ self.c[units], t.signs, others)
+            first[:, i] = s.signs[:, units] @ self.toward_second[units]
+        for j, units in enumerate(_spans(others, t.signs.shape[1])):
+            second[:, :, j] = t.signs[:, units] @ self.toward_first[:, units].T
+        return _Rows(products, first, second, s.lengths, t.lengths)
+
+    def own_rows(self, s: _Centered) -> _Rows:
+        """Return what points add to a group paired with itself, from folded products: zeros are not multiplied."""
+        image, width = np.empty_like(s.signs), s.signs.shape[1]
+        for units in row_slices(width, max(_NARROWEST, -(-width // _STEPS))):
+            np.matmul(s.signs[:, : units.stop], self.c[: units.stop, units], out=image[:, units])
+        products = _group_products(image, s.signs, [0])[:, :, None]
+        linear = (s.signs @ self.toward_second)[:, :, None]
+        return _Rows(products, linear, linear, s.lengths, s.lengths)
+
+
+class _Centered(NamedTuple):
+    """Centered signs of some points, and their squared lengths, group by group."""
+
+    signs: Float[np.ndarray, "k u"]
+    lengths: Float64[np.ndarray, "k l"]
+
+    def group(self, index: int, units: slice) -> _Centered:
+        """Return one group."""
+        return _Centered(self.signs[:, units], self.lengths[:, index : index + 1])
 
 
 def _group_products(a: np.ndarray, b: np.ndarray, starts: list[int]) -> Float64[np.ndarray, "k m"]:
@@ -172,15 +202,22 @@ def _spans(starts: list[int], stop: int) -> list[slice]:
     return [slice(a, b) for a, b in zip(starts, [*starts[1:], stop], strict=True)]
 
 
-def _blocks_of_units(sides: tuple[Signs, Signs], dtype: np.dtype[Any]) -> Blocks:
-    cross, means = _Products.of(*sides).astype(dtype), [_means(side) for side in sides]
-    alone = [[_Products.of(group, group).astype(dtype) for group in side.groups()] for side in sides]
+def _blocks_of_units(pair: KernelPair, dtype: np.dtype[Any]) -> Blocks:
+    sides = pair.sides
+    cross, tables = _Products.of(*sides, pair.cross).astype(dtype), [_tables(side, dtype) for side in sides]
+    alone = [
+        [
+            _Products.of(group, group, own).folded().astype(dtype)
+            for group, own in zip(side.groups(), known, strict=True)
+        ]
+        for side, known in zip(sides, pair.alone, strict=True)
+    ]
     spans = [_spans(side.starts, side.bits) for side in sides]
 
     def at(part: slice) -> tuple[_Rows, list[_Rows], list[_Rows]]:
-        s, t = (_centered(side, mean, part, dtype) for side, mean in zip(sides, means, strict=True))
+        s, t = (_centered(side, table, part) for side, table in zip(sides, tables, strict=True))
         first, second = (
-            [own.rows(x[:, units], x[:, units]) for own, units in zip(each, of, strict=True)]
+            [own.own_rows(x.group(i, units)) for i, (own, units) in enumerate(zip(each, of, strict=True))]
             for each, of, x in zip(alone, spans, (s, t), strict=True)
         )
         return cross.rows(s, t), first, second
@@ -189,18 +226,18 @@ def _blocks_of_units(sides: tuple[Signs, Signs], dtype: np.dtype[Any]) -> Blocks
     return Blocks(list(row_slices(len(sides[0].packed), size)), at)
 
 
-def _means(side: Signs) -> Float64[np.ndarray, " u"]:
-    return side.scaled(unit_sums(side.packed))
+def _tables(side: Signs, dtype: np.dtype[Any]) -> Float[np.ndarray, "b 256 8"]:
+    """Return the eight centered signs of every value of each byte."""
+    signs = np.unpackbits(np.arange(256, dtype=np.uint8)[:, None], axis=1) * 2.0 - 1
+    roots = np.ones(side.bits) if side.roots is None else side.roots
+    means = side.scaled(unit_sums(side.packed))
+    return (signs * roots.reshape(-1, 1, 8) - means.reshape(-1, 1, 8)).astype(dtype)
 
 
-def _centered(
-    side: Signs, means: Float64[np.ndarray, " u"], part: slice, dtype: np.dtype[Any]
-) -> Float[np.ndarray, "k u"]:
-    signs = np.unpackbits(side.packed[part], axis=1).astype(dtype)
-    roots: float | np.ndarray = 1.0 if side.roots is None else side.roots.astype(dtype)
-    signs *= 2 * roots
-    signs -= (roots + means).astype(dtype)
-    return signs
+def _centered(side: Signs, tables: Float[np.ndarray, "b 256 8"], part: slice) -> _Centered:
+    places = side.packed[part] + np.arange(0, 256 * len(tables), 256)
+    signs = np.take(tables.reshape(-1, 8), places, axis=0).reshape(len(places), -1)
+    return _Centered(signs, _group_products(signs, signs, side.starts))
 
 
 def _blocks_of_distances(sides: tuple[Signs, Signs]) -> Blocks:
@@ -235,7 +272,7 @@ def _rows(kernels: tuple[np.ndarray, np.ndarray], lengths: tuple[np.ndarray, np.
 
 
 class _Scale(NamedTuple):
-    """An unbounded scale that brings an estimate closer to a normal one: transform, inverse and derivative."""
+    """An unbounded scale on which an estimate is closer to normally distributed: transform, inverse and derivative."""
 
     there: Callable[[np.ndarray], np.ndarray]
     back: Callable[[np.ndarray], np.ndarray]
@@ -271,7 +308,7 @@ Order = Int[np.ndarray, " n"]
 
 
 def shuffled_products(pair: KernelPair, seeds: Sequence[int]) -> Float64[np.ndarray, "p l m"]:
-    """Return the inner products of the kernels, the points of the second side in one random order per seed."""
+    """Return the inner products of the kernels with the points of the second side shuffled, once per seed."""
     sides, total = pair.sides, pair.cross
     if not seeds:
         return np.empty((0, *total.energy.shape))
@@ -329,7 +366,7 @@ class _Pairs:
         middle = np.empty(lengths.shape)
         for i, j in np.ndindex(*lengths.shape):
             inner, product = int(_inner(self._first[i], self._second[j], order)), self._sums[0][i] * self._sums[1][j]
-            # Python's integers: the two are large, and nearly the same.
+            # Python's integers: the two are large and nearly equal, so that a float difference would lose digits.
             middle[i, j] = 4 * (n * n * inner - product) / (n * n)
         return middle - n / 2 * lengths
 

@@ -64,7 +64,7 @@ class Products(NamedTuple):
 
 
 class Differences(NamedTuple):
-    """Whole numbers of some points, which add up over sets of points: how many there are, and what their signs sum to.
+    """Integer sums over a set of points: their number, the sums of their signs, and how often two units differ.
 
     ``different`` counts the points at which two units have different signs.
     """
@@ -85,7 +85,7 @@ class Differences(NamedTuple):
 
 
 def products_and_sums(a: Packed, b: Packed | None = None, rows: tuple[Rows, Rows] = (None, None)) -> Products:
-    """Return Scᵀ Tc and the sums of signs for the signs S of ``a`` and T of ``b`` (of ``a`` itself without ``b``).
+    """Return Scᵀ Tc and the sums of signs for the signs S of ``a`` and T of ``b`` (T = S if ``b`` is None).
 
     ``rows`` selects points of each side, in any order and possibly repeated.
     """
@@ -93,7 +93,7 @@ def products_and_sums(a: Packed, b: Packed | None = None, rows: tuple[Rows, Rows
 
 
 def differences(a: Packed, b: Packed | None = None, rows: tuple[Rows, Rows] = (None, None)) -> Differences:
-    """Return at how many points each unit of ``a`` differs from each of ``b``, or of ``a`` itself without ``b``.
+    """Return at how many points each unit of ``a`` differs from each unit of ``b``, or of ``a`` if ``b`` is None.
 
     Two columns of N signs that differ in d places have the product N - 2 d: the bits are transposed, so that each
     unit is a row of packed points, and the differences are counted exactly.
@@ -121,8 +121,8 @@ def differences(a: Packed, b: Packed | None = None, rows: tuple[Rows, Rows] = (N
 class ShuffledProducts:
     """Products of the units of ``fixed`` with those of ``moved`` while the points of ``moved`` are reordered.
 
-    Work that does not depend on the order is done once: the transposed bits of ``fixed`` and the sums of signs. Every
-    call of :meth:`centered` stays on its own thread, so that many orders can be tried in parallel.
+    Work that does not depend on the order is done once: the transposed bits of ``fixed`` and the sums of signs. A
+    call of :meth:`centered` uses one thread, so that many orders can be computed in parallel.
     """
 
     def __init__(self, fixed: Packed, moved: Packed) -> None:
@@ -146,7 +146,7 @@ class ShuffledProducts:
 
 
 def _centered(different: Counts, left: Sums, right: Sums, count: int) -> Float64[np.ndarray, "u v"]:
-    # N times the answer is a whole number: it is formed exactly, and rounded once, in the memory of the counts.
+    # N times the answer is a whole number: it is computed exactly and rounded once, in the memory of the counts.
     found = different.view(np.float64)
     for rows in row_slices(len(different), _ROWS_AT_ONCE):
         whole = count * count - 2 * count * different[rows] - np.multiply.outer(left[rows], right)
@@ -215,7 +215,7 @@ def _transpose(packed: Any, out: Any, first: int) -> None:
     """Write the transposed bits of rows into the bytes of ``out`` from ``first`` on."""
     points, width = packed.shape
     groups = (points + 7) // 8
-    for start in range(0, groups, 64):  # 512 points: what is read again for the next byte is still in the cache
+    for start in range(0, groups, 64):  # 512 points at a time: they are still in the cache when the next byte is read
         for byte in range(width):
             for group in range(start, min(start + 64, groups)):
                 word = np.uint64(0)

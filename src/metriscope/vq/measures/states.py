@@ -1,7 +1,7 @@
-"""Comparisons of two networks whose points come in shards: update with a shard, merge two states, compute at the end.
+"""Comparisons of two networks whose points come in shards: update states with shards, merge them, compute at the end.
 
-Axes: U, V bits of the networks, H1, H2 their distances. A state holds sums of whole numbers, so that neither the
-shards nor the order of merging changes a bit of what is computed. No state keeps a point.
+Axes: U, V bits of the networks, H1, H2 their distances. A state holds sums of integers, so the result is
+bit-identical however the points are sharded and in whatever order states are merged. No state stores points.
 """
 
 from __future__ import annotations
@@ -42,8 +42,8 @@ class _Networks:
 class AlignmentState(_Networks):
     """The :func:`alignment` of two networks over shards of points.
 
-    The state takes 8 bytes for each pair of units, within and across the networks. Values are those of all points at
-    once; permutations and intervals need the points, and are not computed.
+    The state takes 8 bytes for each pair of units, within and across the networks. Values equal those of
+    all points at once. Permutations and intervals would need the points, so they are not computed.
 
     Examples
     --------
@@ -79,7 +79,13 @@ class AlignmentState(_Networks):
         self._found = found or self._found
 
     def compute(self, estimator: str = "debiased", by_layer: bool = False) -> Alignment:
-        """Return the alignment of all points so far, whole or ``by_layer``, as :func:`alignment` does."""
+        """Return the alignment of all points so far, for whole networks or ``by_layer``, as :func:`alignment` does.
+
+        Raises
+        ------
+        ValueError
+            If there are fewer than two points, or the estimator is unknown.
+        """
         check_estimator(estimator)
         sides = [side_of(each, by_layer) for each in self._networks()]
         if not self._found:
@@ -112,8 +118,8 @@ def _alone(found: Differences, side: Signs) -> list[Totals]:
 class PairState(_Networks):
     """The :func:`pair_counts` of two networks over shards of points, and the :func:`heat_cosine` from them.
 
-    Every shard is given once alone, and every two shards once together, in any order and to any state. Shards in
-    files make these independent tasks: of S shards, S (S + 1) / 2.
+    Call :meth:`update` once for every shard and :meth:`update_between` once for every two shards, in any order and on
+    any state. For S shards these are S (S + 1) / 2 independent tasks.
 
     Examples
     --------
@@ -153,7 +159,13 @@ class PairState(_Networks):
         return self
 
     def compute(self, sigma2: ArrayLike, form: str = "distance") -> Float64[np.ndarray, " t"]:
-        """Return :func:`heat_cosine` of all points; raise ``ValueError`` if some pairs are missing or came twice."""
+        """Return :func:`heat_cosine` of all points; raise ``ValueError`` if pairs are missing or were added twice.
+
+        Raises
+        ------
+        ValueError
+            If pairs are missing or were added twice, a scale is not positive, or the form is unknown.
+        """
         self._networks()
         pairs = int(self.counts.sum())
         if pairs != self.points**2:

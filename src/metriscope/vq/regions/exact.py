@@ -1,8 +1,8 @@
 """The exact linear regions of a network on a plane of its inputs.
 
 Axes: V vertices, R regions, U units. A unit's pre-activation is affine on every region of the layers before it. So the
-regions are found layer by layer: run the network at the vertices there are, and cut all polygons in which a unit
-changes sign at once. Values at the vertices are enough, because such a network is continuous.
+regions are found layer by layer: run the network at all vertices found so far, and cut at once all polygons in which a
+unit changes sign. Values at the vertices are enough, because such a network is continuous.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ from metriscope.vq.regions.polygons import Cutter
 
 __all__ = ["linear_regions"]
 
-# Values below this relative size are treated as rounding errors: a thinner region is lost.
+# Values below this relative size are treated as rounding errors: a thinner region is not found.
 _THIN = 1e-11
 _ROUNDING = 1e-13
-# Bounds this large still have areas, and products of areas, that are finite.
+# With bounds up to this size, areas and products of areas are finite.
 _LARGEST = 1e60
 # Bytes of values that are held at once.
 _ROOM = 1 << 29
@@ -47,8 +47,8 @@ def linear_regions(
     ----------
     model : torch.nn.Module
         Affine layers (linear, convolution, batch norm, sums, skips, concatenations, averages) and piecewise affine
-        activations (ReLU, LeakyReLU, PReLU, Abs, Hardtanh, ReLU6, clamps around zero, softshrink, max pools). Anything
-        else is refused by name. A copy runs, in float64 and eval mode; the model itself is not touched.
+        activations (ReLU, LeakyReLU, PReLU, Abs, Hardtanh, ReLU6, clamps around zero, softshrink, max pools). Any
+        other layer raises an error that names it. A copy runs, in float64 and eval mode; the model is not changed.
     plane : tuple of arrays, optional
         ``(origin, u, v)``, each of the shape of one input: the point (s, t) stands for ``origin + s u + t v``. Through
         three points a, b, c: ``(a, b - a, c - a)``. Not needed for a network of two inputs, or of one.
@@ -57,7 +57,7 @@ def linear_regions(
     max_regions : int, optional
         Stop with an error as soon as there are more regions.
     progress : bool
-        Show a progress bar of the units that have been cut along, if standard error is a terminal.
+        Show a progress bar that counts units, if standard error is a terminal.
 
     Returns
     -------
@@ -155,9 +155,10 @@ def _cut_by_pool(cutter: Cutter, network: Network, site: KinkSite) -> Iterator[N
 
 
 def _cut_by_window(cutter: Cutter, rivals: Int64[np.ndarray, " k"], tolerance: float) -> None:
-    """Cut the polygons that have no single winner along all borders between rivals; join what has the same winner.
+    """Cut polygons without a single winner along all borders between rivals, then join those with the same winner.
 
-    Borders between two that do not win there are cut as well and removed by merging, so that polygons stay convex.
+    Borders between two rivals that do not win there are cut as well, and removed by merging, so that polygons stay
+    convex.
     """
     given = np.stack([cutter.values(one) for one in rivals])
     decided = cutter.everywhere(given >= given.max(0) - tolerance).any(0)

@@ -30,8 +30,8 @@ __all__ = ["Partition"]
 
 Corner = tuple[float, float]
 
-# A point computed on the border of the bounds, as an interpolation or an affine map of its ends, misses it by at most
-# a few units in the last place of the bounds.
+# A point that was computed to lie on the border of the bounds, by interpolation or an affine map, misses the border by
+# at most a few units in the last place.
 _SLACK = 8 * float(np.finfo(np.float64).eps)
 # Points that are run at once.
 _ROWS = 1024
@@ -110,7 +110,13 @@ class Partition:
         return np.concatenate([constant[..., None], slopes], -1)
 
     def evaluate(self, points: Any) -> Float64[np.ndarray, "n o"]:
-        """Return the outputs at points within the bounds, by the map of the region of each."""
+        """Return the outputs at points within the bounds, by the affine map of each point's region.
+
+        Raises
+        ------
+        ValueError
+            If a point lies outside the bounds.
+        """
         regions = self.locate(points)
         if (regions < 0).any():
             raise ValueError(f"{int((regions < 0).sum())} of {len(regions)} points lie outside the bounds")
@@ -132,8 +138,8 @@ class Partition:
     def edges(self) -> DataFrame:
         """Return one row per shared side: both regions, its length, and the unit that it crosses.
 
-        ``units`` counts the units that change sign there: one, unless two units have the same border. Of several,
-        ``layer`` and ``unit`` name the first.
+        ``units`` counts the units that change sign there: one, unless several units have the same border;
+        then ``layer`` and ``unit`` name the first of them.
         """
         from pandas import DataFrame
 
@@ -201,7 +207,7 @@ class Partition:
         return given if self.dims == 2 else np.column_stack([given, np.full(len(given), 0.5)])
 
     def _of_pattern(self, patterns: Patterns) -> Int64[np.ndarray, " n"]:
-        """Return the region with each pattern; -1 for one that no region has, such as that of a corner."""
+        """Return the region with each pattern; -1 for a pattern that no region has, such as that of a corner."""
         order, keys = self._lookup
         wanted = _keys(patterns)
         at = np.minimum(np.searchsorted(keys, wanted), len(keys) - 1)
@@ -216,7 +222,7 @@ class Partition:
     def _patterns(self, places: Float64[np.ndarray, "n 2"]) -> Patterns:
         if not self.layers:
             return Patterns((), np.zeros((len(places), 0), np.uint8))
-        # Probed already, and more thoroughly: all that the network runs was found to be affine between its kinks.
+        # No further probe is needed: everything that the network runs was already found to be affine between its kinks.
         session = Session(self._network.model, None, None, Positions(), probing=False)
         rows = packed_rows(session, self._network.inputs(places), _ROWS, len(places))
         return Patterns(session.watch.layers, rows)
@@ -224,7 +230,7 @@ class Partition:
     def decision_boundary(self) -> Float64[np.ndarray, "b 2 d"]:
         """Return the border between classes as segments: where one output is zero, or where the two largest meet.
 
-        On a line, its points, each as a segment of length zero.
+        On a line, the border consists of points, each given as a segment of length zero.
         """
         return decision_segments(self._mesh, self._network.outputs(self.vertices))[..., : self.dims]
 
@@ -232,7 +238,7 @@ class Partition:
         """Draw the regions and return the axes.
 
         ``color`` is one number per region, or ``"random"`` (neighbors differ), ``"area"``, ``"output"`` (the class, or
-        the only output), or None for borders alone; ``style`` goes to matplotlib's ``PolyCollection``.
+        the only output), or None for borders alone; ``style`` is passed to matplotlib's ``PolyCollection``.
         """
         from matplotlib import pyplot
         from matplotlib.collections import PolyCollection

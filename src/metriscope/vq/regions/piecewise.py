@@ -28,7 +28,7 @@ __all__ = ["KinkSite", "Network", "Plane", "check_affine", "plane_of"]
 
 # Points that are run at once.
 _BATCH = 4096
-# Piecewise affine, but with jumps: values at the edge of a region do not say what it does inside.
+# Piecewise affine, but with jumps: values at the edge of a region do not determine the values inside.
 _JUMPS = ("threshold", "hardshrink")
 
 
@@ -52,7 +52,7 @@ class Plane:
 
 
 def plane_of(plane: Any, dims: int) -> Plane:
-    """Return the plane that was asked for; without one, the inputs of one or two features themselves."""
+    """Return the given plane; if None, the plane of the inputs themselves, which must have one or two features."""
     if plane is None:
         unit = torch.eye(2, dims, dtype=torch.float64)
         return Plane(torch.zeros(dims, dtype=torch.float64), unit[0], unit[1])
@@ -90,7 +90,7 @@ class Network:
     def values(
         self, points: Float64[np.ndarray, "v 2"], site: KinkSite, units: Any = None
     ) -> Float64[np.ndarray, "v u"]:
-        """Return what an activation is given at some points, or the chosen ``units`` of that."""
+        """Return the inputs of an activation at some points, or only those of the chosen ``units``."""
 
         def take(layer: Layer, reading: Reading, _: Pooling | None) -> np.ndarray:
             if layer.name != site.layer.name:
@@ -203,7 +203,7 @@ def check_affine(
 ) -> None:
     """Raise if a network's values (an activation's, or the output's if None) are not affine on the polygons.
 
-    The value at a mixture of a polygon's corners must be that mixture of the values there.
+    The value at a weighted mean of a polygon's corners must be the weighted mean of the values at the corners.
     """
     part = _part(mesh, np.argsort(mesh.areas)[-_LOOK:])
     points = _mixtures(part, part.vertices[part.corners])
@@ -261,5 +261,5 @@ def _affine(mesh: Mesh, given: Tensor) -> bool:
 
 
 def _close(a: np.ndarray, b: np.ndarray, among: np.ndarray) -> bool:
-    """Return whether two arrays are equal but for rounding of values as large as those given."""
+    """Return whether two arrays are equal up to the rounding error of values as large as ``among``."""
     return bool(np.abs(a - b).max(initial=0.0) <= _ROUNDING * max(np.abs(among).max(initial=0.0), 1e-300))

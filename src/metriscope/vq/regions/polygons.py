@@ -52,7 +52,7 @@ class Mesh:
 
     @cached_property
     def areas(self) -> Float64[np.ndarray, " r"]:
-        """Return each polygon's area; computed around its center, so that small ones far out lose no digits."""
+        """Return each polygon's area; computed around its center, so that no digits are lost far from the origin."""
         center = self.centers[self.owners]
         a, b = self.vertices[self.corners] - center, self.vertices[self.following] - center
         return self._sums(a[:, 0] * b[:, 1] - a[:, 1] * b[:, 0]) / 2
@@ -88,8 +88,8 @@ class Sides:
 class Cutter:
     """A rectangle that is cut along one function after another.
 
-    ``load`` gives it the functions by which it will be cut, at every vertex there is; ``cut`` computes their values at
-    the vertices that it adds.
+    ``load`` takes the values of functions at all vertices; ``cut`` cuts along the zero line of one of them, and
+    computes the values of the others at the vertices that it adds.
     """
 
     def __init__(self, low: tuple[float, float], high: tuple[float, float]) -> None:
@@ -134,7 +134,7 @@ class Cutter:
     def cut(self, function: int, tolerance: float, needed: slice = slice(None)) -> None:
         """Cut every polygon in which a function takes both signs; values within the tolerance count as zero.
 
-        Of the loaded functions, those ``needed`` are carried on to the new vertices.
+        Only the loaded functions in ``needed`` are computed at the new vertices.
         """
         values = self.values(function)
         sides = _sides(values, tolerance)
@@ -299,8 +299,8 @@ _CHUNK = 1 << 24
 def decision_segments(mesh: Mesh, values: Float64[np.ndarray, "v o"]) -> Float64[np.ndarray, "b 2 2"]:
     """Return where the only function is zero, or where the two largest of several meet, as segments.
 
-    Each pair of functions is equal along one chord of a polygon at most; of that, what no third function exceeds is
-    part of the border.
+    Two functions are equal along at most one chord of a polygon. The part of the chord where no third function is
+    larger belongs to the border.
     """
     if values.shape[1] == 1:
         values = np.concatenate([values, np.zeros_like(values)], 1)
@@ -342,7 +342,7 @@ def _uncovered(ours: Places, others: Float64[np.ndarray, "n 2 o"]) -> tuple[Shar
 
 
 def nearest_polygon(mesh: Mesh, points: Places) -> Positions:
-    """Return the polygon in which each point lies deepest; it compares all polygons, and is meant for few points."""
+    """Return the polygon in which each point lies deepest; it compares all polygons, so it is meant for few points."""
     found = np.empty(len(points), np.int64)
     step = max(1, _CHUNK // len(mesh.corners))
     for begin in range(0, len(points), step):

@@ -57,7 +57,7 @@ def novelty(
     train, test : Patterns
         Patterns of the same layers at the training points and at the points to be judged.
     k : int
-        Which nearest neighbor to measure the distance to.
+        Which nearest neighbor the distance is measured to, 1 for the nearest.
     train_labels, test_labels : array of int or str, optional
         One label per point, usually the class that the network predicts. With labels, a test point is compared with
         the training points of its own class only.
@@ -65,13 +65,14 @@ def novelty(
         ``"faiss"`` searches an inverted file of the optional package ``faiss-cpu``: faster on millions of training
         points, and never smaller than the exact answer.
     nprobe : int, optional
-        How many lists of the inverted file ``"faiss"`` searches, of about as many as the root of the training points.
-        If not given, all of them up to 100,000 training points, which is exact, and beyond that one in eight.
+        How many lists of the inverted file ``"faiss"`` searches. There are about as many lists as the square root of
+        the number of training points. If not given, all lists are searched up to 100,000 training points, which is
+        exact, and one in eight beyond.
 
     Returns
     -------
     array of float, shape (n,)
-        One distance per test point, in units that differ.
+        One distance per test point: the number of units that differ.
 
     Raises
     ------
@@ -150,7 +151,7 @@ def _exact(train: UInt8[np.ndarray, "m b"], test: UInt8[np.ndarray, "n b"], k: i
 
 
 def _smallest(distances: UInt32[np.ndarray, "n m"], best: UInt32[np.ndarray, "n k"]) -> UInt32[np.ndarray, "n k"]:
-    """Return the k smallest of each row of both, in any order."""
+    """Return the k smallest values of each row of both arrays together, in any order."""
     k = best.shape[1]
     if k == 1:
         return np.minimum(best, distances.min(1, keepdims=True))
@@ -181,7 +182,7 @@ def _faiss(
     return scores
 
 
-# As many directions as are usual for images, where all of them would be thousands of forward passes.
+# The default for inputs of many features, where all directions would take thousands of forward passes.
 _DIRECTIONS = 32
 
 
@@ -209,6 +210,11 @@ def region_count(p: Patterns) -> int:
     int
         The number of distinct patterns.
 
+    Raises
+    ------
+    ValueError
+        If ``p`` is not a :class:`Patterns`.
+
     Examples
     --------
     >>> from metriscope.vq.capture.patterns import Layer
@@ -230,6 +236,11 @@ def pattern_multiplicities(p: Patterns) -> Int64[np.ndarray, " r"]:
     -------
     array of int64, shape (r,)
         The number of points of each distinct pattern, in descending order.
+
+    Raises
+    ------
+    ValueError
+        If ``p`` is not a :class:`Patterns`.
 
     Examples
     --------
@@ -298,7 +309,7 @@ def local_complexity(
     """
     given, radius = _checked_point(point), number(radius, "radius", "(0, inf)")
     corners = _corners(given, radius, _directions(given.numel(), samples, seed, generator))
-    # Of an array capture chooses the precision itself; a tensor keeps its own.
+    # For an array, capture chooses the precision; a tensor keeps its own.
     data = corners if isinstance(point, Tensor) else corners.numpy()
     packed = capture(model, data, **options).packed
     changing = np.bitwise_or.reduce(packed ^ packed[0], axis=0)
@@ -323,6 +334,11 @@ def naswot_score(p: Patterns) -> float:
         The score. It is -inf if ``K`` is singular within rounding, as with two equal patterns or more than ``h + 1``
         points, and NaN without points or units.
 
+    Raises
+    ------
+    ValueError
+        If ``p`` is not a :class:`Patterns`.
+
     Examples
     --------
     >>> from metriscope.vq.capture.patterns import Layer
@@ -333,7 +349,7 @@ def naswot_score(p: Patterns) -> float:
     if len(instance(p, "p", Patterns)) == 0 or p.width == 0:
         return math.nan
     signs = p.signs().astype(np.float64)
-    # With s = ±1 the product s·s' is agreements less disagreements, and both add up to h.
+    # With s = ±1 the product s·s' is the number of agreements minus that of disagreements, and both add up to h.
     eigenvalues = np.linalg.eigvalsh((p.width + signs @ signs.T) / 2)
     if eigenvalues[0] <= eigenvalues[-1] * len(p) * np.finfo(np.float64).eps:
         return -math.inf

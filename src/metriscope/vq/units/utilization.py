@@ -2,8 +2,8 @@
 
 Axes: ``n`` points, ``u`` bits of a layer, ``c`` units as they are counted (of one position, or channels of ``q``
 positions), ``k`` bits per unit. A unit is on at a point where its pre-activation is >= 0. A unit with two thresholds is
-on from the lower one, and saturated from the upper one; one that shrinks (hardshrink, softshrink) is on outside of
-them. The elements of a max pool are no units: its windows are counted apart.
+on from the lower one, and saturated from the upper one; a shrinking unit (hardshrink, softshrink) is on outside
+of them. The elements of a max pool are not units: its windows are counted in a separate table.
 
 Range: ``active`` lies in [0, 1]. Utilization is invariant to the order of the points, to repeating every point, and to
 a positive scale of a unit; reordering units reorders the rows. Flipping a unit's sign changes its share ``a`` into
@@ -68,13 +68,13 @@ class Utilization:
     active : array of float
         Share of points, and positions if they are counted together, at which the unit is on.
     status : array of str
-        ``"dead"``: never on. ``"rare"``: on at fewer points than a share. ``"always on"``. ``"saturated"``: above its
-        upper threshold at every point. Otherwise ``"active"``.
+        ``"dead"``: never on. ``"rare"``: on at some points, but at less than the share ``rare`` of them.
+        ``"always on"``. ``"saturated"``: above its upper threshold at every point. Otherwise ``"active"``.
     duplicate_of : array of int64
         The first earlier unit of the same layer with the same bits at every point; -1 if there is none, and for units
         that are never on or always on.
     opposite_of : array of int64
-        The first unit of the same layer that is on the opposite side at every point; -1 likewise.
+        The first unit of the same layer that is on the opposite side at every point; -1 in the same cases.
     saturated : array of float
         Share of points at which the unit is at or above its upper threshold, such as 6 for ReLU6; NaN for a unit
         without one.
@@ -111,7 +111,7 @@ class Utilization:
         return pd.DataFrame(columns | partners | {"saturated": self.saturated})
 
     def summary(self) -> pd.DataFrame:
-        """Return one row per layer: its numbers of units, of units of each status, of duplicates and of opposites."""
+        """Return one row per layer: its numbers of units, of each status, of duplicates and of opposites."""
         table = self.to_pandas()
         flags = {status: table["status"] == status for status in STATUSES}
         flags |= {"duplicates": table["duplicate_of"].notna(), "opposites": table["opposite_of"].notna()}
@@ -134,7 +134,7 @@ def utilization(p: Patterns, rare: float = 0.01, by: By = "unit") -> Utilization
     Returns
     -------
     Utilization
-        Activity, status, duplicate, opposite and saturation of each unit; the windows of max pools apart.
+        Activity, status, duplicate, opposite and saturation of each unit; the windows of max pools in ``pools``.
 
     Raises
     ------
@@ -161,7 +161,7 @@ def utilization(p: Patterns, rare: float = 0.01, by: By = "unit") -> Utilization
 
 @dataclass(frozen=True)
 class UnitColumns:
-    """What is known of each bit of a layer over all points.
+    """What was counted for each bit of a layer over all points.
 
     ``counts`` says how often it is 1. ``digests`` are equal for bits that are equal or opposite at every point; of
     these, the bits that are equal have the same ``side``.
@@ -173,7 +173,7 @@ class UnitColumns:
 
 
 def tabulated(points: int, layers: Sequence[Layer], counted: Sequence[UnitColumns], rare: float, by: By) -> Utilization:
-    """Return the utilization of layers of which the columns are known."""
+    """Return the utilization of layers from the counts of their bits."""
     nothing = UnitColumns(np.zeros(0, np.int64), np.zeros((0, 16), np.uint8), np.zeros(0, bool))
     parts, pools = [], [_pool_table(nothing, 0, Layer("", 0, "max_pool", shape=(0,)))]
     for layer, columns in zip(layers, counted, strict=True):
@@ -194,7 +194,7 @@ def _counted(packed: UInt8[np.ndarray, "n b"], layer: Layer) -> UnitColumns:
 
 
 def check_rare_and_by(rare: float, by: str) -> None:
-    """Check that ``rare`` is a share, and ``by`` one of its choices."""
+    """Check that ``rare`` is a share, and ``by`` a listed choice."""
     number(rare, "rare", "[0, 1]")
     one_of(by, "by", get_args(By))
 
@@ -211,7 +211,7 @@ def _groups(layer: Layer, by: str) -> Int64[np.ndarray, "c q k"]:
 
 def _layer_table(columns: UnitColumns, points: int, layer: Layer, rare: float, by: By) -> dict[str, np.ndarray]:
     groups = _groups(layer, by)
-    # Integers decide: a share that rounds to 0 or 1 must not make a unit dead or always on.
+    # Integers are compared: a share that rounds to 0 or 1 must not make a unit dead or always on.
     by_bit, cases = columns.counts[groups].sum(1), groups.shape[1] * points
     lower, upper = by_bit[:, 0], by_bit[:, -1]
     shrinks, ends = layer.kind in _SHRINK, layer.bits_per_unit > 1 and layer.kind not in _SHRINK
@@ -261,7 +261,7 @@ def _count_and_hash(packed: UInt8[np.ndarray, "n b"], width: int) -> tuple[Count
 def _columns(packed: UInt8[np.ndarray, "n b"]) -> tuple[Counts, UInt8[np.ndarray, "u m"]]:
     """Return how often each bit is 1, and where its column differs from its first value, packed along points.
 
-    Compared with its own first value, a column equals its opposite, so one digest finds both.
+    Relative to its own first value, a column is the same as its opposite, so one digest finds both.
     """
     n, units = len(packed), 8 * packed.shape[1]
     on = np.zeros(units, np.int64)
@@ -280,13 +280,14 @@ def _partners(
 ) -> tuple[Counts, Counts]:
     """Return the first earlier unit with the same columns, and the first on the opposite side; -1 for none.
 
-    The opposite of a unit with symmetric thresholds has its bits in reverse order, others only the first.
+    The opposite of a unit with symmetric thresholds has its bits in reverse order; for other units only the first bit
+    counts.
     """
     same, opposite = np.full((2, len(digests)), -1)
     units = np.flatnonzero(varies).tolist()
     order = slice(None, None, -1) if kind in _SYMMETRIC else slice(1)
     some = slice(None) if kind in _SYMMETRIC else slice(1)
-    # Written last to first, so that the first unit of each kind stays.
+    # Written from last to first, so that the first unit of each kind remains.
     equal = {(digests[unit].tobytes(), start[unit].tobytes()): unit for unit in reversed(units)}
     facing = {(digests[unit, :, some].tobytes(), start[unit, :, some].tobytes()): unit for unit in reversed(units)}
     for unit in units:
@@ -302,7 +303,7 @@ def _or_missing(partner: Int64[np.ndarray, " c"]) -> pd.Series[int]:
 
 
 class UtilizationTracker:
-    """Follow a model's units through its training: call it with each step, and read the tables at the end.
+    """Measures a model's units during training: call it with each step, and read the tables at the end.
 
     Parameters
     ----------
@@ -311,13 +312,18 @@ class UtilizationTracker:
     x : tensor, array, data set or loader
         The points to measure on, as for :func:`capture`.
     every : int
-        Measure every so many steps.
+        Number of steps between two measurements.
     rare : float
         Share of points below which a unit is ``"rare"``, as for :func:`utilization`.
     by : {"unit", "channel"}
         What counts as a unit, as for :func:`utilization`.
     **options
         Further arguments of :func:`capture`.
+
+    Raises
+    ------
+    ValueError
+        If ``every`` is not a positive integer.
 
     Examples
     --------
@@ -336,7 +342,7 @@ class UtilizationTracker:
         self.records: dict[int, Utilization] = {}
 
     def __call__(self, step: int) -> Utilization | None:
-        """Measure and return the model's utilization, or None if this step is not one to measure."""
+        """Measure and return the model's utilization, or None if this step is not measured."""
         if step % self.every:
             return None
         self.records[step] = utilization(capture(self.model, self.x, **self.options), self.rare, self.by)

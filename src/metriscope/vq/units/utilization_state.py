@@ -1,9 +1,9 @@
-"""Utilization of units whose points come in shards: update with a shard, merge two states, compute at the end.
+"""Utilization of units whose points come in shards: update states with shards, merge them, compute at the end.
 
-Axes: N points, B bytes, U bits. Duplicates must be found without keeping points and whatever the order of shards. So
+Axes: N points, B bytes, U bits. Duplicates must be found without keeping points, in any order of the shards. So
 every point has a fingerprint of 128 random-looking bits, the hash of its pattern in all layers, and every unit the sum
 of the fingerprints of the points at which it is 1, in eight parts of 16 bits: whole numbers, exact in any order. Units
-with the same sums are 1 at the same points, but for a chance of about 2⁻¹²⁸.
+with the same sums are 1 at the same points, except with a probability of about 2⁻¹²⁸.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _ROWS, _PARTS = 4096, 8
 
 
 class UtilizationState:
-    """The :func:`utilization` of a network over shards of points; it takes 72 bytes per bit, and keeps no point.
+    """The :func:`utilization` of a network over shards of points; it takes 72 bytes per bit, and stores no points.
 
     Examples
     --------
@@ -37,7 +37,8 @@ class UtilizationState:
     def __init__(self) -> None:
         self.points = 0
         self._layers: tuple[Layer, ...] | None = None
-        # Of each bit of a row with its padding: how often it is 1, and the parts of its sum; a last bit is always 1.
+        # For each bit of a row, with padding: how often it is 1, and the parts of its sum. One more bit, always 1,
+        # follows.
         self._sums: Int64[np.ndarray, "9 u"] = np.zeros((1 + _PARTS, 0), np.int64)
 
     def update(self, p: Patterns) -> UtilizationState:
@@ -64,7 +65,13 @@ class UtilizationState:
         check_same_layers(self._layers, layers)
 
     def compute(self, rare: float = 0.01, by: By = "unit") -> Utilization:
-        """Return the utilization over all points so far, as :func:`utilization` does."""
+        """Return the utilization over all points so far, as :func:`utilization` does.
+
+        Raises
+        ------
+        ValueError
+            If there are no points or no units, ``rare`` is not a share, or ``by`` is unknown.
+        """
         check_rare_and_by(rare, by)
         layers = self._layers or ()
         if not self.points or not sum(layer.width for layer in layers):
@@ -77,7 +84,7 @@ class UtilizationState:
 
 
 def _sums(packed: UInt8[np.ndarray, "n b"]) -> Int64[np.ndarray, "9 u"]:
-    """Return how often each bit is 1, and the sums of the fingerprints where it is; a last bit is 1 everywhere."""
+    """Return how often each bit is 1, and the sums of those points' fingerprints; one more bit is 1 everywhere."""
     bits = np.ones((len(packed), 8 * packed.shape[1] + 1))
     bits[:, :-1] = np.unpackbits(packed, axis=1)
     # Sums of 4,096 numbers of 16 bits are exact in float64.
@@ -91,7 +98,7 @@ def _fingerprints(packed: UInt8[np.ndarray, "n b"]) -> Float64[np.ndarray, "9 n"
 
 
 def _columns(sums: Int64[np.ndarray, "9 u"], total: Int64[np.ndarray, "9 1"]) -> UnitColumns:
-    """Return the columns: the larger of a bit's sum and its opposite's is the digest of both."""
+    """Return the columns: the larger of a bit's sum and its opposite's sum is the digest of both."""
     mine, theirs = sums[1:], (total - sums)[1:]
     at = (mine != theirs).argmax(0)
     side = np.take_along_axis(mine, at[None], 0)[0] > np.take_along_axis(theirs, at[None], 0)[0]

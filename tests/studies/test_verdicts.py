@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from metriscope.studies.evidence import TESTS, Above, Below, EvidenceSample, Within
-from metriscope.studies.judging import ALPHA, Values, finding, judge
+from metriscope.studies.verdicts import ALPHA, Values, finding, judge
 from studies.claims import criterion, just_above, said, statement, table
 from studies.synthetic import check_statement, synthetic, verdict_on
 
@@ -267,14 +267,14 @@ TESTED = {
 }
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(seed=st.integers(0, 1_000))
 @pytest.mark.parametrize("name", TESTED)
 def test_synthetic_tables_get_the_verdict_that_they_were_made_for(name, seed):
     check_statement(statement(TESTED[name]), seed)
 
 
-@settings(max_examples=5, deadline=None)
+@settings(max_examples=5)
 @given(seed=st.integers(0, 1_000))
 def test_synthetic_tables_of_several_levels_get_theirs(seed):
     levels = [

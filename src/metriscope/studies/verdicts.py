@@ -2,15 +2,15 @@
 
 Axes: N units of replication (runs, starts, Gaussians, data sets).
 
-A criterion names a quantity in a study's tidy tables, the unit of replication, a test, and a region with the reason
-for its margin. *Supported*: every criterion lies inside its region, each at level ALPHA, without correction because
-all must hold. *Contradicted*: one lies wholly outside, at level ALPHA after Holm's correction over the claim's
-criteria. *Depends*: supported at one level of the claim's factor and contradicted at another. Everything else is
-*undecided*. Holm's correction is applied once more over the claims of a study. Every sentence is built from the
+A criterion consists of a quantity in a study's tidy tables, the unit of replication, a test, and a region with the
+reason for its margin. *Supported*: every criterion lies inside its region, each at level ALPHA, without correction
+because all must hold. *Contradicted*: one lies entirely outside, at level ALPHA after Holm's correction over the
+claim's criteria. *Depends*: supported at one level of the claim's factor and contradicted at another. Everything else
+is *undecided*. Holm's correction is applied once more over the claims of a study. Every sentence is built from the
 numbers it states.
 
-Where runs by the source's own protocol become more with time, a claim may have :class:`Look` s: it is decided at the
-first look whose criteria decide it, each look at a level of its own.
+Where more runs by the source's own protocol are added over time, a claim may have several looks (:class:`Look`), as in
+a group-sequential test: it is decided at the first look whose criteria decide it, each look at its own level.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ PROTOCOL_UNITS = 5
 SCALES = {0.5: "halved", 2.0: "doubled"}
 
 Tables = Mapping[str, "pd.DataFrame"]
-# The values of a criterion, or why there are none.
+# The values of a criterion, or the reason why there are none.
 _Sampled: TypeAlias = "_Groups | str"
 
 
@@ -68,10 +68,10 @@ class Values:
 class Criterion:
     """One thing that must hold, fixed before the numbers are seen.
 
-    ``values`` (less ``minus`` where given, paired by ``unit`` if ``paired``) are averaged within each ``unit``, a
-    column of the table, and tested against ``region``; ``why`` is the reason for the margin. ``fewest`` units are
-    needed. ``level`` is the level of the claim's factor that this is about. Rows whose column ``length`` (the share of
-    the source's epochs that they were run for) is less than ``length`` are left out.
+    ``values``, minus ``minus`` if given (paired by ``unit`` if ``paired``), are averaged within each ``unit``, a column
+    of the table, and tested against ``region``; ``why`` is the reason for the margin. At least ``fewest`` units are
+    needed. ``level`` is the level of the claim's factor to which the criterion applies. Rows are left out if their
+    column ``length``, the share of the source's epochs that was run, is less than ``length``.
     """
 
     text: str
@@ -139,7 +139,7 @@ class TestedCriterion:
 class Look:
     """A test of a growing sample: of the units numbered 0 to ``units`` - 1, at level ``alpha``.
 
-    It takes place when every criterion of the claim has all of these units, so that later ones cannot change it.
+    It takes place when every criterion of the claim has all of these units, so that later units cannot change it.
     """
 
     units: int
@@ -150,9 +150,9 @@ class Look:
 class Statement:
     """A published claim with its criteria.
 
-    ``factor`` names what the criteria's levels are levels of. ``looks``: when runs by the source's protocol are tested;
-    without looks, and for other runs, all are tested once at level ALPHA. ``notes`` and ``evidence`` add sentences and
-    numbers that are not tested; they are functions of the tables.
+    ``factor`` is the name of the factor whose levels the criteria refer to. ``looks`` says when runs by the source's
+    protocol are tested; without looks, and for other runs, all runs are tested once at level ALPHA. ``notes`` and
+    ``evidence`` add sentences and numbers that are not tested; they are functions of the tables.
     """
 
     id: str
@@ -172,7 +172,7 @@ class Statement:
 
 @dataclass(frozen=True, eq=False)
 class _Groups:
-    """The values of a criterion, one or two groups indexed by unit; whether all are by the source's protocol."""
+    """The values of a criterion, in one or two groups indexed by unit, and whether all are by the source's protocol."""
 
     parts: tuple[pd.Series, ...]
     protocol: bool
@@ -189,12 +189,12 @@ class _Groups:
 
 
 def finding(criterion: Criterion, tables: Tables, look: Look | None = None) -> TestedCriterion:
-    """Return the test result of a criterion, of all units or of those of a look."""
+    """Return the test result of a criterion, from all units or from those of a look."""
     return _finding(criterion, tables, _sample(criterion, tables), 1.0, look)
 
 
 def _finding(criterion: Criterion, tables: Tables, found: _Sampled, scale: float, look: Look | None) -> TestedCriterion:
-    """Return what a sample says about a criterion with its margin multiplied by ``scale``."""
+    """Return the test result of a sample for a criterion whose margin is multiplied by ``scale``."""
     alpha = ALPHA if look is None else look.alpha
     if isinstance(found, str):
         silent = any(v.rows(tables) is None for v in filter(None, (criterion.values, criterion.minus)))
@@ -223,7 +223,7 @@ def _strength_of(criterion: Criterion, protocol: bool, units: int) -> Strength:
 
 
 def _sample(criterion: Criterion, tables: Tables) -> _Sampled:
-    """Return the values of a criterion, or why there are none."""
+    """Return the values of a criterion, or the reason why there are none."""
     groups, protocol = [], True
     for values in filter(None, (criterion.values, criterion.minus)):
         rows = values.rows(tables)
@@ -261,7 +261,7 @@ class _Ruling:
 
 
 def _rule(statement: Statement, tables: Tables, samples: Mapping[Criterion, _Sampled], scale: float) -> _Ruling:
-    """Return the ruling of the first look that decides; of the last one that took place, or of no look, otherwise.
+    """Return the ruling of the first look that decides; otherwise of the last look that took place, or of all units.
 
     For the correction over claims, the p-value is the smallest of all looks with this verdict: the levels of the looks
     add up to ALPHA, so that this is a p-value too.
@@ -286,7 +286,7 @@ def _look(
     scale: float,
     look: Look | None = None,
 ) -> _Ruling:
-    """Return what the criteria say of all units, or of those of a look."""
+    """Return the ruling of the criteria on all units, or on those of a look."""
     findings = tuple(_finding(c, tables, samples[c], scale, look) for c in statement.criteria)
     ruling = _ruled(statement, findings, ALPHA if look is None else look.alpha)
     return ruling if look is None else replace(ruling, p=min(1.0, ruling.p * ALPHA / look.alpha), look=look)
@@ -301,7 +301,7 @@ def _ruled(statement: Statement, findings: tuple[TestedCriterion, ...], alpha: f
     bad = tuple(k for k, p in against.items() if p <= alpha)
     if max(inside.values()) <= alpha:
         return _Ruling("supported", max(inside.values()), findings, tuple(levels))
-    # "Some level holds" picks the best of several levels, so it is corrected; "all levels hold" picks none.
+    # "Some level holds" selects the best of several levels, so it is corrected; "all levels hold" selects nothing.
     some = dict(zip(inside, map(float, holm(inside.values())), strict=True))
     good = tuple(k for k, p in some.items() if p <= alpha)
     if good and bad and statement.factor:
@@ -313,9 +313,9 @@ def _ruled(statement: Statement, findings: tuple[TestedCriterion, ...], alpha: f
 
 
 def _corrected(rulings: Sequence[_Ruling]) -> list[_Ruling]:
-    """Apply Holm's correction over the claims of a study; exact claims rest on no random sample and are left out.
+    """Apply Holm's correction over the claims of a study; exact claims have no random sample and are left out.
 
-    Undecided claims count too. Otherwise less data on one claim could decide another.
+    Undecided claims are counted as well. Otherwise, having less data on one claim could decide another claim.
     """
     random = [i for i, r in enumerate(rulings) if any(f.criterion.test != "exact" for f in r.findings)]
     adjusted = holm([rulings[i].p for i in random])
@@ -327,7 +327,7 @@ def _corrected(rulings: Sequence[_Ruling]) -> list[_Ruling]:
 
 
 def _strength(ruling: _Ruling) -> Strength:
-    """Return the strength of the weakest finding that there is."""
+    """Return the strength of the weakest finding."""
     found = {f.strength for f in ruling.findings}
     weakest_first: tuple[Strength, ...] = ("hint", "protocol", "exact")
     return next((strength for strength in weakest_first if strength in found), "not run")
@@ -353,7 +353,7 @@ def _reason(statement: Statement, ruling: _Ruling, tables: Tables, flips: Mappin
 
 
 def _look_sentence(statement: Statement, ruling: _Ruling) -> list[str]:
-    """Say at which look a claim was decided, or which is the next."""
+    """Return a sentence that says at which look a claim was decided, or which look is next."""
     if ruling.look is None or not any(f.units for f in ruling.findings):
         return []
     i, units = statement.looks.index(ruling.look), statement.criteria[0].units

@@ -1,0 +1,161 @@
+"""Commands about networks of the user's own: ``inspect``, ``compare``, and ``demo``, which makes one."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, Literal
+
+from tyro.conf import OmitArgPrefixes, Positional, arg
+
+from metriscope.commands.output import announce, deliver, show, tell
+
+if TYPE_CHECKING:
+    from metriscope.report.document import Page
+
+__all__ = ["HowRead", "compare", "demo", "inspect"]
+
+
+@dataclass(frozen=True)
+class HowRead:
+    """How networks are read."""
+
+    layers: Annotated[tuple[str, ...], arg(help_behavior_hint="(default: all)")] = ()
+    """Names or glob patterns of the layers to capture: of activations, or of the layers that feed them."""
+    conv: Literal["positions", "channels"] = "positions"
+    """Take every position of a convolution as a unit, or pool them into one sign per channel."""
+    tokens: Annotated[
+        Literal["positions", "any", "first", "last", "mean"] | None,
+        arg(help_behavior_hint="(default: mean where the data has an attention_mask, else positions)"),
+    ] = None
+    """Take every token of a sequence as units of its own, or pool them: padding does not count."""
+    device: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="(default: the network's own)")] = None
+    """Where to run, such as cpu, cuda or cuda:1."""
+    batch_size: int = 256
+    """Points to run at once."""
+    image_size: Annotated[int | None, arg(metavar="SIDE", help_behavior_hint="(default: as they are)")] = None
+    """Resize the pictures of a folder to squares of this many pixels a side."""
+
+
+def inspect(
+    network: Annotated[Positional[str], arg(metavar="FACTORY")],
+    /,
+    *,
+    data: Path,
+    weights: Path | None = None,
+    labels: Path | None = None,
+    how: Annotated[HowRead, OmitArgPrefixes] = HowRead(),  # noqa: B008  frozen
+    explore: bool = False,
+    out: Path = Path("out"),
+) -> int:
+    """Write one self-contained page about a network: findings first, then its points, layers and units.
+
+    Args:
+        network: package.module:factory or path/to/file.py:factory, called without arguments.
+        data: Points: a .npy file; an .npz file of named arrays, such as input_ids and attention_mask, with labels and
+            texts if it has any; or a folder of pictures, its subfolders the labels, pixels from 0 to 1.
+        weights: The network's state_dict, a .safetensors file, or a .pt file of tensors alone.
+        labels: One label per point, a .npy file.
+        how: How the network is read.
+        explore: Write explore.html too: distances on the plane through three of the points.
+        out: Folder for inspect.html and tables/inspect/.
+    """
+    from metriscope.reading.networks import read_network, short_name
+    from metriscope.report.explorer.own_plane import explorer_of
+    from metriscope.report.export import write_report
+    from metriscope.report.network_pages import Subject, inspect_page
+    from metriscope.runs.provenance import provenance
+
+    points, known = _points_and_labels(data, labels, how)
+    reading = _reading(how, points)
+    patterns, model = read_network(network, points, weights, reading)
+    subject = Subject(short_name(network), patterns, known, model, points, how.batch_size, reading.tokens)
+    beside = explorer_of(subject, tell) if explore else None
+    page = inspect_page(subject, provenance(), tell, beside)
+    return _written(page, write_report(page, out, "inspect.html"))
+
+
+def _points_and_labels(data: Path, labels: Path | None, how: HowRead) -> tuple[Any, Any]:
+    """Return the user's points, and their labels: of a file of their own, or those that came with the points."""
+    from metriscope.reading.points import checked_labels, load_labels, load_points
+
+    points = load_points(data, how.image_size)
+    known = load_labels(labels, len(points))
+    if known is None and points.labels is not None:
+        known = checked_labels(points.labels, len(points), f"labels of {data}")
+    return points, known
+
+
+def _reading(how: HowRead, points: Any) -> Any:
+    """Return how to read a network; where padding would vote, tokens are pooled unless asked otherwise."""
+    from metriscope.reading.networks import Reading
+
+    padded = points is not None and isinstance(points.inputs, dict) and "attention_mask" in points.inputs
+    pooled = how.tokens or ("mean" if padded else "positions")
+    return Reading(how.layers, how.conv, None if pooled == "positions" else pooled, how.device, how.batch_size)
+
+
+def compare(
+    first: Annotated[Positional[str], arg(metavar="A")],
+    second: Annotated[Positional[str], arg(metavar="B")],
+    /,
+    *,
+    data: Path | None = None,
+    labels: Path | None = None,
+    how: Annotated[HowRead, OmitArgPrefixes] = HowRead(),  # noqa: B008  frozen
+    out: Path = Path("out"),
+) -> int:
+    """Compare the geometry of two networks on the same points, as one self-contained page.
+
+    Args:
+        first: FACTORY, FACTORY@weights.safetensors, or a folder of saved patterns.
+        second: The same for the other network.
+        data: Points: a .npy file, an .npz file of named arrays, or a folder of pictures, as for inspect.
+        labels: One label per point, a .npy file.
+        how: How the networks are read.
+        out: Folder for compare.html and tables/compare/.
+    """
+    from metriscope.reading.networks import check_comparable, read_network, short_name
+    from metriscope.reading.points import load_labels
+    from metriscope.report.export import write_report
+    from metriscope.report.network_comparison import compare_page
+    from metriscope.report.network_pages import Subject
+    from metriscope.runs.provenance import provenance
+
+    points, known = (None, None) if data is None else _points_and_labels(data, labels, how)
+    (one, model), (two, other) = (read_network(named, points, None, _reading(how, points)) for named in (first, second))
+    check_comparable(first, one, second, two)
+    known = load_labels(labels, len(one)) if points is None else known
+    rows = (("A", first, one, model), ("B", second, two, other))
+    subjects = [Subject(f"{k}: {short_name(n)}", p, known, m, points, how.batch_size) for k, n, p, m in rows]
+    page = compare_page(subjects[0], subjects[1], provenance(), tell)
+    return _written(page, write_report(page, out, "compare.html"))
+
+
+def _written(page: Page, path: Path) -> int:
+    """Tell where a page was written, with the findings and tables that are on it."""
+    from metriscope.report.document import Panel, walk
+    from metriscope.report.export import tables_folder
+
+    blocks = [block for section in page.sections for block in walk(section.blocks)]
+    told = [block.data for block in blocks if isinstance(block, Panel) and block.name == "findings" and block.data]
+    tables = {table.name: path.parent / tables_folder(path.name) / f"{table.name}.csv" for table in page.tables}
+    deliver(f"report: {path}", {"report": path, **(told[0] if told else {}), "tables": tables})
+    show(path)
+    return 0
+
+
+def demo(*, out: Path = Path("out")) -> int:
+    """Train a small CNN on embedded digits, in seconds, and write the page that inspect would write about it.
+
+    Args:
+        out: Folder for inspect.html and demo/.
+    """
+    from metriscope.demo import write_demo
+
+    path = write_demo(out, announce)
+    files = f"--weights {out}/demo/weights.safetensors --data {out}/demo/x.npy --labels {out}/demo/y.npy"
+    command = f"metriscope inspect metriscope.demo:network {files}"
+    deliver(f"report: {path}\nthe same page by hand: {command}", {"report": path, "command": command})
+    show(path)
+    return 0

@@ -1,0 +1,91 @@
+"""What the command prints: its result on standard output, as text or as JSON; what it is doing on standard error."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import sys
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+__all__ = ["Manner", "announce", "asked", "cut", "deliver", "in_manner", "show", "tell"]
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How results are told: as JSON, without progress, and whether a page is opened in the browser."""
+
+    json: bool = False
+    quiet: bool = False
+    open: bool = False
+
+
+_manners = [Manner()]
+
+
+@contextmanager
+def in_manner(manner: Manner) -> Iterator[None]:
+    """Print in this manner while the block runs."""
+    from metriscope.common.progress import bars_hidden
+
+    _manners.append(manner)
+    try:
+        with bars_hidden(manner.quiet):
+            yield
+    finally:
+        _manners.pop()
+
+
+def asked() -> Manner:
+    """Return the manner that the user asked for."""
+    return _manners[-1]
+
+
+def tell(line: str) -> None:
+    """Tell what is being done, on standard error: logs show it as terminals do."""
+    if not asked().quiet:
+        print(f"{line} ...", file=sys.stderr, flush=True)
+
+
+def announce(line: str) -> None:
+    """Tell what a long computation has done: beside its result, or on standard error where that is JSON."""
+    if not asked().quiet:
+        print(line, file=sys.stderr if asked().json else sys.stdout, flush=True)
+
+
+def deliver(text: str, found: Any) -> None:
+    """Print the result: ``text``, or ``found`` as JSON."""
+    print(json.dumps(_plain(found), indent=2, ensure_ascii=False) if asked().json else text, flush=True)
+
+
+def show(page: Path) -> None:
+    """Open a page in the browser, if the user asked for it."""
+    if not asked().open:
+        return
+    import webbrowser
+
+    if not webbrowser.open(page.resolve().as_uri()):
+        print(f"metriscope: no browser could be opened to show {page}", file=sys.stderr)
+
+
+def cut(lines: Sequence[str]) -> list[str]:
+    """Return the lines, cut to the terminal's width if they are printed to one."""
+    if not sys.stdout.isatty():
+        return list(lines)
+    width = shutil.get_terminal_size().columns
+    return [line if len(line) <= width else f"{line[: width - 1]}…" for line in lines]
+
+
+def _plain(value: Any) -> Any:
+    """Return what JSON can hold: undefined numbers are null, paths and all else are text."""
+    if isinstance(value, Mapping):
+        return {str(key): _plain(one) for key, one in value.items()}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if value is None or isinstance(value, bool | int | float | str) else str(value)

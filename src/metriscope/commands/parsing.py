@@ -1,0 +1,132 @@
+"""Parse the words of a command: options that hold everywhere, suggestions for misspelled ones, examples in the help."""
+
+from __future__ import annotations
+
+import io
+import re
+from collections.abc import Callable, Sequence
+from contextlib import redirect_stderr, redirect_stdout, suppress
+from difflib import get_close_matches
+from functools import partial, wraps
+from typing import Any
+
+import tyro
+
+from metriscope.commands.output import Manner
+
+__all__ = ["EXAMPLES", "application", "closing", "deferred", "everywhere", "parsed", "suggestion"]
+
+# Examples at the end of each command's help; those of "" are shown by metriscope --help.
+EXAMPLES = {
+    "": ("metriscope demo --open", "metriscope inspect models.py:build --data x.npy", "metriscope reproduce vq"),
+    "reproduce": (
+        "metriscope reproduce",
+        "metriscope reproduce mahalanobis --dims 2 10 --trials 5",
+        "metriscope reproduce vq --profile paper --budget 2h --out long",
+        "metriscope reproduce --json --quiet > verdicts.json",
+    ),
+    "inspect": (
+        "metriscope inspect models.py:build --data x.npy --labels y.npy --open",
+        "metriscope inspect my.package:resnet --weights w.safetensors --data photos/ --image-size 64 --conv channels",
+        "metriscope inspect models.py:encoder --data tokens.npz --tokens mean --layers 'encoder.layer.*'",
+    ),
+    "compare": (
+        "metriscope compare models.py:build@a.safetensors models.py:build@b.safetensors --data x.npy --labels y.npy",
+        "metriscope compare saved/first saved/second",
+    ),
+    "runs": (
+        "metriscope runs list --out out",
+        "metriscope runs show 3f2a",
+        "metriscope runs list --json | jq '.[].spec.study'",
+    ),
+    "data": ("metriscope data list", "metriscope data fetch mnist"),
+    "bench": ("metriscope bench", "metriscope bench vq"),
+    "demo": ("metriscope demo", "metriscope demo --out first --open"),
+}
+_WITH_PAGES = ("reproduce", "inspect", "compare", "demo")
+
+
+def everywhere(words: Sequence[str]) -> tuple[Manner, bool, list[str]]:
+    """Return the manner of printing and whether to debug, which may be asked for anywhere, and all other words."""
+    command = next((word for word in words if not word.startswith("-")), "")
+    flags = _flags(command)
+    said = set(flags) & set(words)
+    rest = [word for word in words if word not in flags]
+    return Manner("--json" in said, "--quiet" in said, "--open" in said), "--debug" in said, rest
+
+
+def _flags(command: str) -> tuple[str, ...]:
+    """Return the options that may stand anywhere."""
+    return ("--json", "--quiet", "--debug", *(["--open"] if command.partition(" ")[0] in _WITH_PAGES else []))
+
+
+def closing(command: str, study: str = "") -> str:
+    """Return the end of the help of a command, or of ``reproduce`` with a study: general options, and examples."""
+    own = (f"{command} {study}", f"{command} {study} --profile paper --budget 2h --out long") if study else ()
+    opened = ", --open (show the page in a browser)" if command in ("", *_WITH_PAGES) else ""
+    lines = [
+        f"anywhere: --json (print the result as JSON, nothing else), --quiet (no progress){opened};",
+        "after an error: --debug (the whole traceback)",
+        "",
+        "examples:",
+        *(f"  {example}" for example in [f"metriscope {one}" for one in own] or EXAMPLES[command]),
+    ]
+    return "\n".join(lines)
+
+
+def suggestion(kind: str, word: str, known: Sequence[str]) -> str:
+    """Return a sentence on an unknown word, with the most similar known one if there is one."""
+    similar = get_close_matches(word, known, n=1, cutoff=0.7)
+    return f"unknown {kind} {word!r}: " + (
+        f"did you mean {similar[0]}?" if similar else f"there are {', '.join(known)}"
+    )
+
+
+def deferred(command: Callable[..., int]) -> Callable[..., Any]:
+    """Return a function of the same signature that returns the call in place of making it."""
+
+    @wraps(command)
+    def later(*positional: Any, **named: Any) -> Any:
+        return partial(command, *positional, **named)
+
+    return later
+
+
+def parsed(parse: Callable[[list[str]], Any], words: list[str], command: str = "", first: int = 0) -> Any:
+    """Return what ``parse`` makes of the words, of which the ``first`` name the command.
+
+    Raises
+    ------
+    ValueError
+        If there is an option that the command does not have.
+    SystemExit
+        After help or a completion was printed, or with status 2 after any other mistake was explained.
+    """
+    try:
+        with redirect_stderr(io.StringIO()):
+            return parse(words)
+    except SystemExit as stop:
+        if not stop.code:
+            raise
+    known = [*_options(parse, words[:first]), *_flags(command), *([] if command else ["--version"])]
+    for word in words:
+        name = word.partition("=")[0].replace("_", "-")
+        if re.fullmatch(r"--[a-z][\w-]*", name) and name not in known:
+            raise ValueError(suggestion(f"option of {command}" if command else "option", name, known))
+    return parse(words)  # again, to say what is wrong as the terminal shows it best
+
+
+def _options(parse: Callable[[list[str]], Any], command: list[str]) -> list[str]:
+    """Return the options that the help of a command names."""
+    shown = io.StringIO()
+    with redirect_stdout(shown), suppress(SystemExit):
+        parse([*command, "--help"])
+    return sorted(set(re.findall(r"(?<![\w-])--[a-z][\w-]*", shown.getvalue())))
+
+
+def application(commands: Sequence[Callable[..., int]]) -> tyro.extras.SubcommandApp:
+    """Return the parser of all commands; parsing gives the call that was asked for."""
+    app = tyro.extras.SubcommandApp()
+    for command in commands:
+        app.command(name=command.__name__)(deferred(command))
+    return app
