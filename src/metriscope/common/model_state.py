@@ -106,7 +106,7 @@ class Runner:
         lazy = [name for name, weight in own.items() if nn.parameter.is_lazy(weight)]
         if lazy:
             raise ValueError(f"the parameter {lazy[0]!r} has no shape yet; run the model once before it is captured")
-        empty = [name for name, weight in own.items() if weight.is_meta or str(device) == "meta"]
+        empty = [name for name, weight in own.items() if weight.is_meta]
         if empty:
             raise ValueError(f"the parameter {empty[0]!r} has no values: it is on the meta device")
         first = next((weight.device for weight in own.values()), None)

@@ -59,6 +59,8 @@ class Session:
         if positions.tokens is not None:
             one_of(positions.tokens, "tokens", get_args(Tokens))
         self._choice, self._all = Choice(layers), layers is None
+        if device is not None and torch.device(device).type == "meta":
+            raise ValueError("tensors on the device 'meta' have no values; name a device that computes")
         self._run = Runner(self.model, device)
         self._read = Reader(self.model, self._run.device, axis)
         self.watch = Watch(self.model, self._run.weights, self._choice, positions, values=values)
