@@ -173,6 +173,7 @@ OF_PATTERNS: dict[str, Callable[[vq.Patterns], Any]] = {
     "vq_kernel": ms.vq_kernel,
     "VQMDS": lambda p: ms.VQMDS(1).fit(p).embedding_,
     "vq.AlignmentState": lambda p: _updated(vq.AlignmentState(), p, p).value,
+    "vq.MDSState": lambda p: _updated(vq.MDSState(), p, 1).transform(p),
     "vq.PairState": lambda p: _updated(vq.PairState(), p, p, 1.0),
     "vq.UtilizationState": lambda p: _updated(vq.UtilizationState(), p).active,
     "vq.check_same_points": lambda p: vq.check_same_points(p, p),

@@ -26,9 +26,16 @@ from metriscope.rng import stream
 from metriscope.runs.estimators import SavedEstimator, points
 from metriscope.vq.capture.patterns import Layer, Patterns
 from metriscope.vq.measures.kernel import Weights, check_same_layers, layer_weights, vq_kernel
-from metriscope.vq.measures.sign_products import products_and_sums, project, sign_products, tables_of, unit_sums
+from metriscope.vq.measures.sign_products import (
+    Products,
+    products_and_sums,
+    project,
+    sign_products,
+    tables_of,
+    unit_sums,
+)
 
-__all__ = ["VQMDS", "sign_patterns"]
+__all__ = ["VQMDS", "fitted_to_products", "sign_patterns"]
 
 # The side of the largest matrix that is decomposed exactly; for larger ones a randomized method is used.
 LARGE = 8_000
@@ -136,7 +143,7 @@ class VQMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator, B
         if self.n_components is not None:
             integer(self.n_components, "n_components")
         if isinstance(X, Patterns):
-            _check_size(X)
+            _check_size(len(X))
             self._finish(X, self._axes_of(X, self.n_components), 0)
             self.n_features_in_ = X.width
             self.__dict__.pop("feature_names_in_", None)
@@ -151,9 +158,9 @@ class VQMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator, B
 
     def _axes_of(self, p: Patterns, wanted: int | None) -> _Axes:
         self.method_ = _method(len(p), 8 * p.packed.shape[1])
-        scale = _scale(p, self.weights)
+        scale = _scale(p.layers, self.weights)
         if self.method_ == "units":
-            return _by_units(p.packed, scale, wanted)
+            return _by_units(products_and_sums(p.packed), scale, wanted, len(p))
         if self.method_ == "points":
             return _by_points(p, scale, wanted, self.weights)
         drawn = stream(self.random_state, "vqmds") if self.generator is None else self.generator
@@ -186,10 +193,35 @@ class VQMDS(ClassNamePrefixFeaturesOutMixin, TransformerMixin, SavedEstimator, B
         found = project(q.packed, tables_of(self._axes)) - self._middle
         return np.pad(found, ((0, 0), (0, self._n_features_out - found.shape[1])))
 
+    def __getattr__(self, name: str) -> Any:
+        if name in ("embedding_", "eigenvectors_") and "eigenvalues_" in vars(self):
+            raise AttributeError(
+                f"a VQMDS computed by MDSState has no {name}, because the state keeps no points: transform the points"
+            )
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
 
-def _check_size(p: Patterns) -> None:
-    if len(p) < 2:
-        raise ValueError(f"an embedding needs at least two points, got {len(p)}")
+
+def fitted_to_products(
+    found: Products, layers: tuple[Layer, ...], count: int, n_components: int | None, weights: Weights
+) -> VQMDS:
+    """Return a VQMDS fitted to points of which only the products of units are known; it has no ``embedding_``.
+
+    ``found.centered`` is overwritten. The entry of largest magnitude of every axis is positive.
+    """
+    made = VQMDS(None if n_components is None else integer(n_components, "n_components"), weights)
+    _check_size(count)
+    axes = _by_units(found, _scale(layers, weights), n_components, count)
+    leading = np.abs(axes.axes).argmax(0)
+    directions = axes.axes * np.sign(axes.axes[leading, np.arange(axes.axes.shape[1])])
+    made.eigenvalues_, made.residual_, made.method_ = axes.values, axes.residual, "units"
+    made._layers, made._axes, made._middle = layers, directions, found.left / count @ directions
+    made._n_features_out, made.n_features_in_ = len(axes.values), sum(layer.width for layer in layers)
+    return made
+
+
+def _check_size(count: int) -> None:
+    if count < 2:
+        raise ValueError(f"an embedding needs at least two points, got {count}")
 
 
 def _method(points: int, units: int) -> str:
@@ -198,16 +230,17 @@ def _method(points: int, units: int) -> str:
     return "points" if points < units else "units"
 
 
-def _scale(p: Patterns, weights: Weights) -> Float64[np.ndarray, " u"]:
+def _scale(layers: tuple[Layer, ...], weights: Weights) -> Float64[np.ndarray, " u"]:
     """Return half the square root of each unit's weight: the factor of its centered sign."""
-    return np.repeat(np.sqrt(layer_weights(p.layers, weights)) / 2, [8 * layer.bytes for layer in p.layers])
+    return np.repeat(np.sqrt(layer_weights(layers, weights)) / 2, [8 * layer.bytes for layer in layers])
 
 
-def _by_units(packed: Packed, scale: Units, wanted: int | None) -> _Axes:
-    products = products_and_sums(packed).centered
+def _by_units(found: Products, scale: Units, wanted: int | None, points: int) -> _Axes:
+    """Return the axes from the products of units, which are overwritten."""
+    products = found.centered
     products *= scale
     products *= scale[:, None]
-    values, vectors = _leading(products, wanted, len(packed))
+    values, vectors = _leading(products, wanted, points)
     return _Axes(values, scale[:, None] * vectors)
 
 

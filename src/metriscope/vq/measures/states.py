@@ -1,4 +1,4 @@
-"""Comparisons of two networks whose points come in shards: update states with shards, merge them, compute at the end.
+"""Comparisons and embeddings of points that come in shards: update states with shards, merge them, compute at the end.
 
 Axes: U, V bits of the networks, H1, H2 their distances. A state holds sums of integers, so the result is
 bit-identical however the points are sharded and in whatever order states are merged. No state stores points.
@@ -11,14 +11,15 @@ from jaxtyping import Float64, Int64
 from numpy.typing import ArrayLike
 
 from metriscope.common.validation import instance
-from metriscope.vq.capture.patterns import Patterns, check_same_points
+from metriscope.vq.capture.patterns import Layer, Patterns, check_same_points
 from metriscope.vq.measures.alignment import Alignment, aligned, check_estimator, whole
 from metriscope.vq.measures.centered_kernels import KernelPair, Signs, Totals, side_of, totals_of
+from metriscope.vq.measures.embedding import VQMDS, fitted_to_products
 from metriscope.vq.measures.heat import Networks, cosine_from_counts, counts_between, pair_counts
-from metriscope.vq.measures.kernel import check_same_layers
+from metriscope.vq.measures.kernel import Weights, check_same_layers
 from metriscope.vq.measures.sign_products import Differences, differences
 
-__all__ = ["AlignmentState", "PairState"]
+__all__ = ["AlignmentState", "MDSState", "PairState"]
 
 
 class _Networks:
@@ -174,3 +175,71 @@ class PairState(_Networks):
                 "update once for every shard, and once between every two"
             )
         return cosine_from_counts(self.counts, sigma2, form)
+
+
+class MDSState:
+    """The classical scaling of the VQ kernel, as :class:`VQMDS` fits it, over shards of points.
+
+    The state takes 8 bytes for each pair of units, however many points there are. It decomposes the products of units,
+    as ``VQMDS`` does where there are at least as many points as units, and gives the same eigenvalues.
+
+    Examples
+    --------
+    >>> p = Patterns((Layer("act", 8, "relu"),), np.array([[0], [1], [3]], np.uint8))
+    >>> fitted = MDSState().update(p[:1]).merge(MDSState().update(p[1:])).compute(n_components=2)
+    >>> bool(np.allclose(fitted.eigenvalues_, VQMDS(2).fit(p).eigenvalues_)), fitted.transform(p).shape
+    (True, (3, 2))
+    """
+
+    def __init__(self) -> None:
+        self._layers: tuple[Layer, ...] | None = None
+        self._found: Differences | None = None
+
+    @property
+    def points(self) -> int:
+        """Number of points so far."""
+        return 0 if self._found is None else self._found.points
+
+    def update(self, p: Patterns) -> MDSState:
+        """Add the patterns of one shard, and return the state."""
+        self._check(instance(p, "p", Patterns).layers)
+        return self._add(differences(p.packed)) if len(p) else self
+
+    def merge(self, other: MDSState) -> MDSState:
+        """Add the points of another state, and return this one."""
+        theirs = instance(other, "other", MDSState)._layers
+        if theirs is not None:
+            self._check(theirs)
+        return self if other._found is None else self._add(other._found)
+
+    def _check(self, layers: tuple[Layer, ...]) -> None:
+        self._layers = self._layers or layers
+        check_same_layers(self._layers, layers)
+
+    def _add(self, found: Differences) -> MDSState:
+        self._found = found if self._found is None else self._found.plus(found)
+        return self
+
+    def compute(self, n_components: int | None = 3, weights: Weights = None) -> VQMDS:
+        """Return a fitted :class:`VQMDS` of all points so far, whose ``transform`` places these or other points.
+
+        It has no ``embedding_``, because the state keeps no points. The entry of largest magnitude of each axis is
+        positive, so that a column can have the opposite sign from one of ``VQMDS.fit``.
+
+        Parameters
+        ----------
+        n_components : int, optional
+            Number of components; None keeps all of them.
+        weights : sequence of float, mapping of str to float, or "mean", optional
+            One weight per layer, as in :func:`vq_kernel`.
+
+        Raises
+        ------
+        ValueError
+            If there are fewer than two different patterns, more components are asked for than their rank, or weights
+            do not fit the layers.
+        """
+        if self._found is None or self._layers is None:
+            raise ValueError(f"an embedding needs at least two points, got {self.points}")
+        products = _copied(self._found).products()
+        return fitted_to_products(products, self._layers, self.points, n_components, weights)
