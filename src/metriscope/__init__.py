@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     )
     from metriscope.reading.layer_novelty import LayerNovelty
     from metriscope.reading.layer_reading import read_layer
+    from metriscope.reading.layer_state import LayerState
     from metriscope.reading.similarity import similarity
     from metriscope.reading.training import TrainingTracker
     from metriscope.vq import (
@@ -55,17 +56,19 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 __all__ = [
-    "VQMDS", "Abs", "LayerNovelty", "Mahalanobis", "Neg", "OffsetL2", "Partition", "Patterns", "TrainingTracker",
-    "UtilizationTracker", "abs_to_relu", "alignment", "architectures", "build", "capture", "describe", "heat_cosine",
-    "init_from_clusters_", "init_lsuv_", "init_model_", "init_through_points_", "linear_regions", "local_complexity",
-    "naswot_score", "novelty", "probes", "read_layer", "region_count", "relu_to_abs", "similarity", "sklearn",
-    "utilization", "vq_blocks", "vq_kernel",
+    "VQMDS", "Abs", "LayerNovelty", "LayerState", "Mahalanobis", "Neg", "OffsetL2", "Partition", "Patterns",
+    "TrainingTracker", "UtilizationTracker", "abs_to_relu", "alignment", "architectures", "build", "capture",
+    "describe", "heat_cosine", "init_from_clusters_", "init_lsuv_", "init_model_", "init_through_points_",
+    "linear_regions", "local_complexity",
+    "naswot_score", "novelty", "probes", "read_layer", "region_count", "relu_to_abs", "similarity",
+    "sklearn", "utilization", "vq_blocks", "vq_kernel",
 ]  # fmt: skip
 
 # Not in ``__all__``: ``from metriscope import *`` must not replace a user's own ``nn`` or ``data``.
 _MODULES = ("data", "functional", "nn", "probes", "rng", "sklearn", "vq")
 _READING = {
     "LayerNovelty": "layer_novelty",
+    "LayerState": "layer_state",
     "TrainingTracker": "training",
     "read_layer": "layer_reading",
     "similarity": "similarity",

@@ -22,7 +22,7 @@ MACHINERY = re.compile(
 MODEL = re.compile(r"the model does not run on [^:]*")
 OTHER_PRECISION = ("float32 tensor", "bfloat16 tensor", "infinite float32 tensor")
 RUN_A_MODEL = frozenset(("capture", "capture_shards", "describe", "local_complexity", "read_layer", "similarity"))
-RUN_A_MODEL |= {"UtilizationTracker", "TrainingTracker"}
+RUN_A_MODEL |= {"LayerState.update", "UtilizationTracker", "TrainingTracker"}
 RUN_A_MODEL |= {f"LayerNovelty.{name}" for name in ("partial_fit", "score", "calibrate")}
 ANY_AXES = ("two axes more", "no axes", "no axes, tensor", "single number")
 

@@ -79,6 +79,12 @@ MORE = [
         also=POINTS_OF,
     ),
     Case(
+        "LayerState.update",
+        lambda data, labels: ms.LayerState(network(), "0", np.unique(LABELS)).update(data, labels).compute().units,
+        {"data": POINTS, "labels": LABELS},
+        also=POINTS_OF,
+    ),
+    Case(
         "similarity",
         lambda data: ms.similarity(network(), network(), data, permutations=3),
         {"data": POINTS},

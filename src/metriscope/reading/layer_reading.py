@@ -14,37 +14,22 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import torch
-from jaxtyping import Float
 from torch import Tensor, nn
 
 from metriscope.common.validation import integer
 from metriscope.probes.linear import MetricRank, sphericity
-from metriscope.reading.layer_inputs import LayerSource, Site, label_codes, locate, site_inputs, taken
+from metriscope.reading.layer_inputs import LayerSource, Site, label_codes, locate, taken
+from metriscope.reading.layer_sums import LayerSums, gathered
 from metriscope.reading.unit_kinds import UnitEffects, unit_effects
-from metriscope.reading.unit_statistics import (
-    ClassCovariances,
-    ClassMoments,
-    NearestPoints,
-    RowSample,
-    gaussian_count,
-    input_metric,
-    near_share,
-    nearest_axes,
-    partners,
-)
-from metriscope.vq.capture.batches import Batch
+from metriscope.reading.unit_statistics import gaussian_count, input_metric, near_share, nearest_axes, partners
 
-__all__ = ["LayerReading", "read_layer"]
+__all__ = ["LayerReading", "effects_on", "read_layer", "reading_of"]
 
 # Activations whose output changes on both sides of zero: a unit that never crosses zero still carries information.
 _TWO_SIDED = frozenset(
     {"", "abs", "tanh", "softsign", "tanhshrink", "hardtanh", "sigmoid", "hardsigmoid", "logsigmoid"}
 )
 _RARE = 0.01
-# Numbers of covariance matrices, and of one chunk of pre-activations, held at once.
-# Numbers whose squares are finite.
-_LARGEST = 1e150
-_ROOM, _CHUNK = 1 << 25, 1 << 22
 
 
 @dataclass(frozen=True)
@@ -182,93 +167,29 @@ def read_layer(
     source = LayerSource(model, data, integer(batch_size, "batch_size"))
     names, codes = (None, None) if labels is None else label_codes(labels, _label_count(labels, source))
     site = locate(source, layer)
-    pass_ = _Pass(site, 1 if names is None else len(names), codes)
     with source.opened():
-        for batch in source.batches():
-            pass_.add(source, batch)
-        if codes is not None and pass_.points != len(codes):
-            raise ValueError(f"labels must have one entry per point, got {len(codes)} for {pass_.points} points")
-        effects, why = _effects(source, site, pass_, names, probed)
-    return _reading(site, pass_, names, effects, why)
+        found = gathered(source, site, 1 if names is None else len(names), codes)
+        effects = effects_on(source, site, found.points, (names, codes), probed)
+    return reading_of(found, names, *effects)
 
 
 def _label_count(labels: Any, source: LayerSource) -> int:
     return len(labels) if source.expected is None else source.expected
 
 
-class _Pass:
-    """Everything that is gathered on the first pass over the data."""
-
-    def __init__(self, site: Site, classes: int, codes: np.ndarray | None) -> None:
-        self.site, self.codes, self.points, self.rows = site, codes, 0, 0
-        self.moments, self.inputs = ClassMoments(classes), ClassCovariances(classes, _ROOM)
-        self.sample, self.grouped = RowSample(), False
-        self.prototype, self.above, self.below, self.strongest = (NearestPoints() for _ in range(4))
-
-    def add(self, source: LayerSource, batch: Batch) -> None:
-        """Run the model on a batch and add what its layer does."""
-        with self.site.watched() as calls:
-            source.run(batch)
-        if not calls:
-            raise ValueError(f"the model does not call the layer {self.site.name!r}")
-        z = torch.cat([self.site.rows(each, batch.points) for _, each in calls], dim=1).cpu()
-        if not bool((z.abs() < _LARGEST).all()):
-            said = "NaN, infinity or numbers whose squares are infinite"
-            raise ValueError(f"the pre-activations of {self.site.name!r} must be finite, got {said}")
-        codes = self._codes(batch.points)
-        step = max(1, _CHUNK // z[0].numel())
-        for start in range(0, batch.points, step):
-            self._add_rows(z[start : start + step], codes[start : start + step], self.points + start)
-        for given, _ in calls:
-            if self.site.linear is not None and given is not None:
-                self._add_inputs(site_inputs(self.site.linear, given, batch.points), codes)
-        self.points += batch.points
-
-    def _codes(self, count: int) -> Tensor:
-        if self.codes is None:
-            return torch.zeros(count, dtype=torch.int64)
-        found = torch.as_tensor(self.codes[self.points : self.points + count])
-        if len(found) < count:
-            raise ValueError(f"labels must have one entry per point, got {len(self.codes)} for more points")
-        return found
-
-    def _add_rows(self, given: Float[Tensor, "n p k"], codes: Tensor, first: int) -> None:
-        z = given.double()
-        rows, own = z.flatten(0, 1), codes.repeat_interleave(z.shape[1])
-        self.rows += len(rows)
-        self.moments.add(rows, own)
-        self.sample.add(rows, own)
-        far = torch.inf
-        self.prototype.add(z.abs().amin(1), first)
-        self.above.add(z.masked_fill(z < 0, far).amin(1), first)
-        self.below.add((-z).masked_fill(z >= 0, far).amin(1), first)
-        # Units are the second axis: activations with a parameter per unit expect them there.
-        active = rows if self.site.activate is None else self.site.activate(given.flatten(0, 1).clone()).detach()
-        self.strongest.add(-active.double().reshape(z.shape).amax(1), first)
-
-    def _add_inputs(self, x: Tensor | None, codes: Tensor) -> None:
-        if x is None or x.shape[-1] ** 2 > _ROOM:
-            self.grouped = True
-            return
-        x = x.cpu()
-        step = max(1, _CHUNK // x[0].numel())
-        for start in range(0, len(x), step):
-            part = x[start : start + step].double()
-            self.inputs.add(part.flatten(0, 1), codes[start : start + step].repeat_interleave(x.shape[1]))
-
-
-def _effects(
-    source: LayerSource, site: Site, pass_: _Pass, names: np.ndarray | None, probed: int
+def effects_on(
+    source: LayerSource, site: Site, points: int, classes: tuple[np.ndarray | None, np.ndarray | None], probed: int
 ) -> tuple[UnitEffects | None, str]:
-    """Perturb each unit on evenly chosen points."""
+    """Perturb each unit on evenly chosen points, given the names of classes and the points' codes, if there are any."""
     if probed == 0:
         return None, "no points were perturbed"
-    chosen = np.unique(np.linspace(0, pass_.points - 1, min(probed, pass_.points)).round().astype(int))
+    names, known = classes
+    chosen = np.unique(np.linspace(0, points - 1, min(probed, points)).round().astype(int))
     batches, first = [], 0
     for batch in source.batches():
         rows = chosen[(chosen >= first) & (chosen < first + batch.points)] - first
         if len(rows):
-            codes = np.zeros(len(rows), int) if pass_.codes is None else pass_.codes[first + rows]
+            codes = np.zeros(len(rows), int) if known is None else known[first + rows]
             batches.append((taken(batch, torch.as_tensor(rows)), torch.as_tensor(codes)))
         first += batch.points
     try:
@@ -277,7 +198,9 @@ def _effects(
         return None, str(error)
 
 
-def _reading(site: Site, found: _Pass, names: np.ndarray | None, effects: UnitEffects | None, why: str) -> LayerReading:
+def reading_of(found: LayerSums, names: np.ndarray | None, effects: UnitEffects | None, why: str) -> LayerReading:
+    """Return the tables of a layer from what was gathered, the names of classes, and effects or why there are none."""
+    site = found.site
     reasons = {"kind": why} if why else {}
     mean, sd, _ = found.moments.moments(pooled=True)
     units = _unit_table(site, found, mean, sd)
@@ -306,7 +229,7 @@ def _reading(site: Site, found: _Pass, names: np.ndarray | None, effects: UnitEf
     )
 
 
-def _unit_table(site: Site, found: _Pass, mean: np.ndarray, sd: np.ndarray) -> pd.DataFrame:
+def _unit_table(site: Site, found: LayerSums, mean: np.ndarray, sd: np.ndarray) -> pd.DataFrame:
     active = (found.moments.positive.sum(0) / found.moments.counts.sum()).numpy()
     low, high = found.moments.extremes.numpy()
     one_sided = site.activation not in _TWO_SIDED
@@ -341,7 +264,7 @@ def _kind_columns(effects: UnitEffects | None, names: np.ndarray | None, units: 
     return {"kind": effects.kind, "serves": pd.Series(served, dtype=object), **numbers}
 
 
-def _class_columns(found: _Pass, names: np.ndarray | None) -> dict[str, Any]:
+def _class_columns(found: LayerSums, names: np.ndarray | None) -> dict[str, Any]:
     units = len(found.moments.sums[0, 0])
     if names is None:
         return dict.fromkeys(("through", "nearest_class", "farthest_class", "information", "near_information"), np.nan)
@@ -358,7 +281,7 @@ def _class_columns(found: _Pass, names: np.ndarray | None) -> dict[str, Any]:
 
 
 def _geometry(
-    site: Site, found: _Pass, names: np.ndarray | None
+    site: Site, found: LayerSums, names: np.ndarray | None
 ) -> tuple[dict[str, np.ndarray], pd.DataFrame, MetricRank | None, float, str]:
     """Return columns of principal axes, the table of classes, metric, sphericity, and why some are missing."""
     affine, units = site.affine(), len(found.moments.sums[0, 0])
@@ -378,7 +301,7 @@ def _geometry(
     return axes, classes, metric, sphericity(affine[0], cov), ""
 
 
-def _class_table(found: _Pass, names: np.ndarray | None, weight: Tensor | None) -> pd.DataFrame:
+def _class_table(found: LayerSums, names: np.ndarray | None, weight: Tensor | None) -> pd.DataFrame:
     columns = ["unit", "class", "rows", "mean", "sd", "skewness", "active", "distance", "axis", "axis_cosine"]
     if names is None:
         return pd.DataFrame(columns=columns)

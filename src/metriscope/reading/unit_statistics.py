@@ -158,22 +158,41 @@ class NearestPoints:
 
 
 class RowSample:
-    """A random sample of rows, the same however the rows are divided into batches."""
+    """A random sample of rows, the same however the points are divided into batches and shards.
+
+    Row r of all points has the priority that is number r of a random stream, and the rows of smallest priority are
+    kept. Where the number of positions differs between batches, two rows can have the same number; then the row of the
+    earlier point comes first.
+    """
 
     def __init__(self, count: int = _ROWS) -> None:
-        self._draw, self._count = np.random.default_rng(derive(0, "reading", "rows")), count
-        self._keys = np.zeros(0)
+        self._count, self._seed = count, derive(0, "reading", "rows")
+        self._keys: Float64[np.ndarray, " m"] = np.zeros(0)
+        self._points: Int64[np.ndarray, " m"] = np.zeros(0, np.int64)
         self.z: Float64[Tensor, "m k"] | None = None
         self.codes = torch.zeros(0, dtype=torch.int64)
 
-    def add(self, z: Float64[Tensor, "r k"], codes: Int64[Tensor, " r"]) -> None:
-        """Offer rows to the sample."""
-        keys = np.concatenate([self._keys, self._draw.random(len(z))])
-        kept = np.argsort(keys, kind="stable")[: self._count]
-        old, new = kept[kept < len(self._keys)], kept[kept >= len(self._keys)] - len(self._keys)
-        parts = [z[new]] if self.z is None else [self.z[old], z[new]]
-        self.z, self.codes = torch.cat(parts), torch.cat([self.codes[old], codes[new]])
-        self._keys = np.concatenate([keys[old], keys[new + len(self._keys)]])
+    def add(self, z: Float64[Tensor, "n p k"], codes: Int64[Tensor, " n"], first: int) -> None:
+        """Offer the rows of points numbered from ``first``."""
+        count, positions = z.shape[:2]
+        # One number of the stream takes one step of its generator.
+        stream = np.random.Generator(np.random.PCG64(self._seed).advance(first * positions))
+        points = np.repeat(np.arange(first, first + count), positions)
+        self._keep(stream.random(len(points)), points, z.flatten(0, 1), codes.repeat_interleave(positions))
+
+    def merge(self, other: RowSample) -> None:
+        """Offer the rows that another sample kept, of other points."""
+        if other.z is not None:
+            self._keep(other._keys, other._points, other.z, other.codes)
+
+    def _keep(self, keys: np.ndarray, points: np.ndarray, z: Tensor, codes: Tensor) -> None:
+        highest = self._keys[-1] if len(self._keys) == self._count else np.inf
+        near = np.flatnonzero(keys <= highest)
+        keys, points = np.concatenate([self._keys, keys[near]]), np.concatenate([self._points, points[near]])
+        z = z[near] if self.z is None else torch.cat([self.z, z[near]])
+        codes = torch.cat([self.codes, codes[near]])
+        kept = np.lexsort((points, keys))[: self._count]
+        self._keys, self._points, self.z, self.codes = keys[kept], points[kept], z[kept], codes[kept]
 
 
 @dataclass

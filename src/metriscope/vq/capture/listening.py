@@ -16,18 +16,13 @@ from __future__ import annotations
 from abc import abstractmethod
 from collections import Counter
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from math import prod
-from threading import get_ident
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch._C._functorch import is_functorch_wrapped_tensor
-from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
-from torch.overrides import TorchFunctionMode
-from torch.utils._python_dispatch import TorchDispatchMode
 
 from metriscope.common.model_state import attributes_kept, hooks_aside
 from metriscope.vq.capture.activation_calls import (
@@ -39,14 +34,14 @@ from metriscope.vq.capture.activation_calls import (
     recurrent_gates,
 )
 from metriscope.vq.capture.batches import Batch
+from metriscope.vq.capture.interception import Functions, modules_followed
 from metriscope.vq.capture.missed import MissedOperation
 from metriscope.vq.capture.operator_view import Event, OperatorView, operations
 from metriscope.vq.capture.operators import BY_HAND, Recipe, function_role, fused_function, operator_name
 from metriscope.vq.capture.patterns import Layer
 from metriscope.vq.capture.readings import Reading, Winners
 
-__all__ = ["FORMULA", "HEAD", "Findings", "Functions", "HandUp", "Layout", "Listener", "Probe", "modules_followed"]
-__all__ += ["other_points"]
+__all__ = ["FORMULA", "HEAD", "Findings", "Layout", "Listener", "Probe", "other_points"]
 
 # The name under which an activation written by hand is called.
 FORMULA = "formula"
@@ -176,57 +171,6 @@ def _is_an_activation(module: nn.Module) -> bool:
     """Return whether a module is nothing but an activation: no modules inside, and no weights unless it is a PReLU."""
     bare = next(module.parameters(recurse=False), None) is None or isinstance(module, nn.PReLU)
     return bare and next(module.children(), None) is None
-
-
-@contextmanager
-def modules_followed(names: dict[nn.Module, str], inside: list[nn.Module]) -> Iterator[None]:
-    """Keep the list ``inside`` of known modules that are running in this thread, the innermost last.
-
-    It uses PyTorch's global hooks, so the model's own hooks are not changed.
-    """
-    thread = get_ident()
-
-    def enter(module: nn.Module, _: Any) -> None:
-        if module in names and get_ident() == thread:
-            inside.append(module)
-
-    def leave(module: nn.Module, _: Any, __: Any) -> None:
-        if inside and inside[-1] is module and get_ident() == thread:
-            inside.pop()
-
-    entering = register_module_forward_pre_hook(enter)
-    leaving = register_module_forward_hook(leave, always_call=True)
-    try:
-        yield
-    finally:
-        entering.remove()
-        leaving.remove()
-
-
-class Functions(TorchFunctionMode):
-    """Passes on every call of a PyTorch function or method."""
-
-    def __init__(self, call: Callable[..., Any]) -> None:
-        super().__init__()
-        self._call = call
-
-    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        return self._call(func, args, kwargs or {})
-
-
-class HandUp(TorchDispatchMode):
-    """Calls every operator from Python, so that a function mode also sees those that compiled code runs.
-
-    ``before`` is called with each operator before it runs.
-    """
-
-    def __init__(self, before: Callable[..., Any]) -> None:
-        super().__init__()
-        self._before = before
-
-    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        self._before(func, args, kwargs or {})
-        return func(*args, **(kwargs or {}))
 
 
 # Most points that a probe has in common with a batch.

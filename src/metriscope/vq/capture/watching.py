@@ -13,16 +13,14 @@ import numpy as np
 from torch import Tensor, nn
 
 from metriscope.vq.capture.activation_calls import Call
-from metriscope.vq.capture.listening import (
-    FORMULA,
-    HEAD,
-    Findings,
+from metriscope.vq.capture.interception import (
     Functions,
     HandUp,
-    Layout,
-    Listener,
+    can_follow_leaves,
+    leaves_followed,
     modules_followed,
 )
+from metriscope.vq.capture.listening import FORMULA, HEAD, Findings, Layout, Listener
 from metriscope.vq.capture.packing import Pooling, all_finite, pack_reading, pack_values
 from metriscope.vq.capture.patterns import Layer
 from metriscope.vq.capture.readings import Reading
@@ -169,6 +167,9 @@ class Watch(Listener):
         self.sites: dict[str, ActivationSite] = {}
         self._choice, self._positions = choice, positions
         self._settled, self._below = False, self.scripted
+        self._model, self._leaves_only = model, False
+        # Whether the channels of each activation come last, which calls before it tell.
+        self._orders: dict[str, bool] = {}
         self._findings = Findings()
         self._layouts: dict[str, Layout] = {}
         self.unchecked: list[str] = []
@@ -211,13 +212,25 @@ class Watch(Listener):
         self._mask = mask
         self._parts: dict[str, np.ndarray] = {}
         self._values: dict[str, np.ndarray] = {}
-        below = HandUp(self._operator) if self._below or self.by_hand else nullcontext()
-        with modules_followed(self._names, self._inside), Functions(self._call), below:
+        with self._following():
             yield
         missing = [layer.name for layer in self.layers if layer.name not in self._parts]
         if missing:
             raise ValueError(f"layer {missing[0]!r} ran in the first batch, but not in a later one")
+        if not self._settled:
+            self._leaves_only = not (self._below or self.by_hand) and can_follow_leaves(self._model, self._activations)
         self._settled = True
+
+    @contextmanager
+    def _following(self) -> Iterator[None]:
+        """Follow what runs inside the block: after the first batch, no more of it than can run activations."""
+        if self._settled and self._leaves_only:
+            with leaves_followed(self._activations, self._inside, self._call):
+                yield
+            return
+        below = HandUp(self._operator) if self._below or self.by_hand else nullcontext()
+        with modules_followed(self._names, self._inside), Functions(self._call), below:
+            yield
 
     def forget(self) -> None:
         """Release values that are not needed after the first batch."""
@@ -233,6 +246,10 @@ class Watch(Listener):
 
     def _record(self, call: Call, reading: Reading, name: str) -> None:
         self._due = None
+        if self._settled and self._leaves_only:
+            self._channels_last = self._orders.get(name, False)
+        else:
+            self._orders[name] = self._channels_last
         shape = tuple(reading.values.shape)
         if self._heads is not None:
             self._heads[name] = shape, reading.values[:HEAD].detach().clone()
