@@ -62,11 +62,12 @@ class Listener:
         self.renamed: dict[int, str] = {}
         self.by_hand: dict[str, Recipe] = {}
         self._reading = False
+        self._inside: list[nn.Module] = []
         self._begin(0)
 
     def _begin(self, points: int) -> None:
         self._points, self._channels_last, self._number = points, False, 0
-        self._inside: list[nn.Module] = []
+        self._inside.clear()
         self._uses: Counter[str] = Counter()
         self._operators: Counter[str] = Counter()
 

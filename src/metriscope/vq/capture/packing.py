@@ -8,6 +8,7 @@ from __future__ import annotations
 import mmap
 import os
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from math import gcd, prod
 from tempfile import TemporaryFile
@@ -31,6 +32,8 @@ _CHUNK_ELSEWHERE = 1 << 26
 _GROWTH = 1.3
 # Up to this many bytes, rows are copied out of the memory map at the end.
 _SMALL = 1 << 20
+# From this many bytes on, memory is asked for in huge pages.
+_LARGE = 1 << 23
 
 
 def all_finite(values: Float[np.ndarray, "*n"]) -> bool:
@@ -230,7 +233,12 @@ def _side_by_side(parts: list[UInt8[np.ndarray, "n _"]], out: UInt8[np.ndarray, 
 def _private(size: int) -> mmap.mmap:
     """Return private anonymous memory: a child process gets a copy."""
     options = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if os.name == "posix" else {}
-    return mmap.mmap(-1, size, **options)
+    memory = mmap.mmap(-1, size, **options)
+    if size >= _LARGE and hasattr(mmap, "MADV_HUGEPAGE"):
+        # Advice only: pages of 2 MiB, so that the system is not called for every 4 KiB.
+        with suppress(OSError):
+            memory.madvise(mmap.MADV_HUGEPAGE)
+    return memory
 
 
 def _unnamed(size: int) -> mmap.mmap:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator
-from contextlib import AbstractContextManager
+from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any, get_args
 
@@ -85,9 +85,11 @@ class Session:
         self._first = False
         return self.watch.parts()
 
-    def many_calls(self) -> AbstractContextManager[None]:
-        """Return a context in which batches run with less to prepare for each; no other model may run in it."""
-        return self._run.many_calls()
+    @contextmanager
+    def many_calls(self) -> Iterator[None]:
+        """Run the batches inside the block with less to prepare for each; no other model may run in it."""
+        with self._run.many_calls(), self.watch.many_batches():
+            yield
 
     def _learn(self, batch: Batch) -> None:
         """Run a probe, and the first batch again if the probe shows that its layers were not read correctly."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from math import prod
@@ -168,6 +168,8 @@ class Watch(Listener):
         self._choice, self._positions = choice, positions
         self._settled, self._below = False, self.scripted
         self._model, self._leaves_only = model, False
+        self._batches: ExitStack | None = None
+        self._followed = False
         # Whether the channels of each activation come last, which calls before it tell.
         self._orders: dict[str, bool] = {}
         self._findings = Findings()
@@ -222,12 +224,29 @@ class Watch(Listener):
         self._settled = True
 
     @contextmanager
-    def _following(self) -> Iterator[None]:
-        """Follow what runs inside the block: after the first batch, no more of it than can run activations."""
-        if self._settled and self._leaves_only:
-            with leaves_followed(self._activations, self._inside, self._call):
+    def many_batches(self) -> Iterator[None]:
+        """Follow activations once for all batches inside the block, between which the model must not run."""
+        try:
+            with ExitStack() as self._batches:
                 yield
-            return
+        finally:
+            self._batches, self._followed = None, False
+
+    def _following(self) -> AbstractContextManager[None]:
+        """Follow what runs inside the block: after the first batch, no more of it than can run activations."""
+        if not (self._settled and self._leaves_only):
+            return self._all_followed()
+        if self._followed:
+            return nullcontext()
+        leaves = leaves_followed(self._activations, self._inside, self._call)
+        if self._batches is None:
+            return leaves
+        self._batches.enter_context(leaves)
+        self._followed = True
+        return nullcontext()
+
+    @contextmanager
+    def _all_followed(self) -> Iterator[None]:
         below = HandUp(self._operator) if self._below or self.by_hand else nullcontext()
         with modules_followed(self._names, self._inside), Functions(self._call), below:
             yield

@@ -22,6 +22,9 @@ NARROW = 160
 # A stretch of one output row and of eight rows of words: it stays in the first-level cache.
 _STRETCH = 1024
 _STEP = 8
+# Bytes of output written before the next rows are begun: pages of fresh memory, which the system fills with zeros when
+# they are touched, are then still in the second-level cache.
+_CACHED = 1 << 19
 
 compiled = njit(nogil=True, boundscheck=False, error_model="numpy")
 
@@ -89,12 +92,15 @@ def _one(rows: Any, columns: Any, word: int, stretch: Any, out: Any) -> None:
 def _narrow(rows: Any, columns: Any, out: Any) -> None:
     words, count = columns.shape
     whole = words - words % _STEP
-    for left in range(0, count, _STRETCH):
-        stretch = left, min(count, left + _STRETCH)
-        for word in range(0, whole, _STEP):
-            _eight(rows, columns, word, stretch, out)
-        for word in range(whole, words):
-            _one(rows, columns, word, stretch, out)
+    few = max(_STEP, _CACHED // max(1, count * out.itemsize))
+    for top in range(0, len(rows), few):
+        some, found = rows[top : top + few], out[top : top + few]
+        for left in range(0, count, _STRETCH):
+            stretch = left, min(count, left + _STRETCH)
+            for word in range(0, whole, _STEP):
+                _eight(some, columns, word, stretch, found)
+            for word in range(whole, words):
+                _one(some, columns, word, stretch, found)
 
 
 @dataclass(frozen=True)
