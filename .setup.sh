@@ -59,10 +59,10 @@ setup() {
 
 # Architectures for the slow tests. timm and torchvision ask for other builds of PyTorch, so they come without what they ask for.
 setup_zoo() {
-    if ! .venv/bin/python -c 'import importlib.util as i, sys; sys.exit(not all(map(i.find_spec, ("timm", "transformers", "torchvision"))))' 2>/dev/null; then
-        { .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt transformers &&
+    if ! .venv/bin/python -c 'import importlib.util as i, sys; sys.exit(not all(map(i.find_spec, ("timm", "transformers", "torchvision", "datasets"))))' 2>/dev/null; then
+        { .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt transformers datasets &&
             .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps timm torchvision; } ||
-            echo "timm and transformers could not be installed: their tests will be skipped" >&2
+            echo "timm, transformers and datasets could not be installed: their tests will be skipped" >&2
     fi
 }
 

@@ -43,6 +43,8 @@ class Common:
     """Stop cleanly after a time such as 2h, 30m or 90s; the same command continues later."""
     data_dir: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: none)")] = None
     """Folder to look for data in first, before METRISCOPE_DATA and the cache."""
+    mirror: Annotated[str | None, arg(metavar="URL", help_behavior_hint="(default: none)")] = None
+    """Also copy each run to this place and take finished runs from it: s3://bucket/folder or any address of fsspec."""
 
 
 @dataclass(frozen=True)
@@ -101,8 +103,15 @@ def reproduce_with(arguments: list[str]) -> int:
 def _run(asked: dict[str, Any], common: Common, where: Where, command: str) -> int:
     from metriscope.studies.runner import reproduce as run
 
-    given = {"budget": common.budget, "data_dir": common.data_dir, "cluster": where.cluster()}
-    done = run(asked, common.out, announce, **given)
+    done = run(
+        asked,
+        common.out,
+        announce,
+        budget=common.budget,
+        data_dir=common.data_dir,
+        cluster=where.cluster(),
+        mirror=common.mirror,
+    )
     judged = [claim for claim in done.claims if claim.strength != "not run"]
     found = {
         "report": done.page,

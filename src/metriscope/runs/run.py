@@ -85,6 +85,11 @@ class Run:
         with explained(f"read {self.path / (name + _TABLE)}"):
             return from_parquet(self._bytes(name + _TABLE))
 
+    def files(self) -> dict[str, bytes]:
+        """Return the bytes of all files but the manifest, by their names."""
+        listed = read_manifest(self.path)
+        return {name: read_listed(self.path, name, listed) for name in listed}
+
     def _bytes(self, name: str) -> bytes:
         return read_listed(self.path, name, read_manifest(self.path))
 

@@ -38,6 +38,7 @@ from metriscope.runs.integrity import (
     read_fields,
     run_folders,
 )  # fmt: skip
+from metriscope.runs.mirror import Mirror
 from metriscope.runs.provenance import provenance
 from metriscope.runs.run import Run, read_run
 
@@ -63,6 +64,8 @@ class Store:
     ----------
     root : Path
         The folder.
+    mirror : Mirror, optional
+        Where every run is copied to, and where runs are looked for that are not in the folder.
 
     Examples
     --------
@@ -75,6 +78,7 @@ class Store:
     """
 
     root: Path
+    mirror: Mirror | None = None
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "root", Path(self.root))
@@ -111,16 +115,27 @@ class Store:
                 read_fields(files[name])  # what could not be read again is not written
             run = self._present(key) or self._write(key, files)
         self.checkpoint(spec).clear()
+        if self.mirror is not None:
+            self.mirror.push(key, files)
         return run
 
     def get(self, spec: object) -> Run | None:
         """Return the run after checking every byte; None if there is none, or only a damaged one.
 
-        A damaged run is logged and moved to ``damaged/``, so that :meth:`put` can write it again.
+        A damaged run is logged and moved to ``damaged/``, so that :meth:`put` can write it again. A run that only the
+        mirror has is copied from there; one that the mirror lacks is copied to it.
         """
         key = address(spec)
         with explained(f"read run {key[:12]} in {self.root}"):
-            return self._whole(key)
+            run = self._whole(key)
+            held = run.files() if run and self.mirror and key not in self.mirror.addresses else {}
+        if self.mirror is None:
+            return run
+        if run is not None:
+            self.mirror.push(key, held)
+        elif files := self.mirror.pull(key):
+            return self.adopt(spec, files)
+        return run
 
     def runs(self) -> list[Run]:
         """Return the runs sorted by kind and address; :meth:`verify` reports those that cannot be read."""

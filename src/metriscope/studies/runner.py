@@ -61,8 +61,11 @@ def reproduce(
     budget: str | None = None,
     data_dir: Path | None = None,
     cluster: ClusterSettings | None = None,
+    mirror: str | None = None,
 ) -> Reproduced:
     """Run or resume studies, each with its options, here or on a cluster, and write the report.
+
+    ``mirror`` is the address of a second place for the runs, as fsspec names it.
 
     When the user stops it, or the budget ends, the report shows what is there.
     """
@@ -70,21 +73,27 @@ def reproduce(
     from metriscope.runs.cluster import opened
 
     with _data_from(data_dir), opened(cluster) as executor, overall() as bar, compilation(announce, bar.note):
-        return _reproduce(asked, out, announce, budget, executor, bar)
+        return _reproduce(asked, (out, mirror), announce, budget, executor, bar)
 
 
 def _reproduce(
-    asked: Mapping[str, Any], out: Path, announce: Announce, budget: str | None, executor: Executor, bar: Overall
+    asked: Mapping[str, Any],
+    places: tuple[Path, str | None],
+    announce: Announce,
+    budget: str | None,
+    executor: Executor,
+    bar: Overall,
 ) -> Reproduced:
+    out, mirror = places
     studies = {name: study(name) for name in asked}
     # Plans may look for data, so that missing data is reported before anything is computed.
     plans = {name: studies[name].plan.plan(options) for name, options in asked.items()}
     seconds = None if budget is None else duration(budget)
     _check_writable(out)
 
-    from metriscope.runs import Deadline, Driver, Store
+    from metriscope.runs import Deadline, Driver, Mirror, Store
 
-    store = Store(out / "runs")
+    store = Store(out / "runs", Mirror(mirror) if mirror else None)
     store.sweep()
     series = _Series(asked, plans, Driver(store, announce, Deadline(seconds), executor), announce)
     for at, (name, own) in enumerate(studies.items(), 1):

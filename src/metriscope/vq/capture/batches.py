@@ -9,6 +9,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,9 @@ from torch.utils.data import DataLoader, Dataset
 
 from metriscope.common.validation import contiguous, described, plain_array, require_tensors
 
-__all__ = ["Batch", "Reader", "as_points", "by_name", "expected_points", "split"]
+__all__ = [
+    "Batch", "Reader", "as_points", "by_name", "expected_points", "is_table", "split", "table_batches", "table_shards",
+]  # fmt: skip
 
 # Names of targets in data sets; they are passed only to a model that has such a parameter.
 _LABELS = frozenset({"label", "labels", "label_ids", "target", "targets", "y"})
@@ -95,10 +98,10 @@ def expected_points(data: Any, axis: int = 0) -> int | None:
         return data.shape[axis] if data.ndim > axis else None
     if isinstance(data, Mapping):
         return _points(data, axis)
-    counted = getattr(data, "dataset", data if isinstance(data, Dataset) else None)
+    counted = getattr(data, "dataset", data if isinstance(data, Dataset) or is_table(data) else None)
     try:
         return len(counted)  # type: ignore[arg-type]
-    except (TypeError, NotImplementedError):
+    except (TypeError, NotImplementedError, AttributeError):  # Ray counts only when asked to
         return None
 
 
@@ -114,11 +117,45 @@ def split(data: Any, batch_size: int, axis: int = 0) -> Iterator[Any]:
         return (_rows(data, slice(start, start + batch_size), axis) for start in starts)
     if isinstance(data, Mapping):
         return _split_mapping(data, batch_size, axis)
+    if is_table(data):
+        return table_batches(data, batch_size)
     if isinstance(data, Dataset) and not isinstance(data, Iterable):
         return iter(DataLoader(data, batch_size))
     if isinstance(data, str | bytes) or not isinstance(data, Iterable):
         raise ValueError(f"data must be a tensor, an array, a data set, a loader or batches, got {described(data)}")
     return iter(data)
+
+
+def is_table(data: Any) -> bool:
+    """Return whether the data is a Hugging Face dataset or a Ray dataset: named columns, read by batches."""
+    return _is_ray(data) or (hasattr(data, "with_format") and hasattr(data, "iter"))
+
+
+def _is_ray(data: Any) -> bool:
+    return hasattr(data, "iter_batches") and hasattr(data, "map_batches")
+
+
+def table_batches(data: Any, batch_size: int) -> Iterator[Any]:
+    """Yield the batches of a Hugging Face or Ray dataset as mappings of column names to tensors or arrays."""
+    if _is_ray(data):
+        return iter(data.iter_batches(batch_size=batch_size, batch_format="numpy"))
+    return iter(data.with_format("torch").iter(batch_size))
+
+
+def table_shards(data: Any, size: int) -> Iterator[Any]:
+    """Yield pieces of a Hugging Face or Ray dataset, or functions that read them if the pieces can be read by number.
+
+    >>> list(table_shards([0, 1], 1))
+    Traceback (most recent call last):
+    ValueError: data must be a Hugging Face or Ray dataset, got a list
+    """
+    if not is_table(data):
+        raise ValueError(f"data must be a Hugging Face or Ray dataset, got {described(data)}")
+    if not hasattr(data, "select"):
+        yield from table_batches(data, size)
+        return
+    for start in range(0, len(data), size):
+        yield partial(data.select, range(start, min(start + size, len(data))))
 
 
 def _check_axis(data: Tensor | np.ndarray, name: str, axis: int) -> None:
@@ -164,6 +201,9 @@ class Reader:
             named = _named(batch, self._needed)
             batch = batch[0] if named is batch else named
         if isinstance(batch, Mapping):
+            only = self._only_input(batch)
+            if only is not None:
+                return self(only)
             kwargs = {name: self._value(value) for name, value in batch.items() if self._accepts(name)}
             return Batch((), kwargs, _points(batch, self._axis), None, self._axis)
         if not isinstance(batch, Tensor | np.ndarray):
@@ -174,6 +214,14 @@ class Reader:
         x = self._value(batch)
         form = tuple(size for axis, size in enumerate(x.shape) if axis != self._axis)
         return Batch((x,), {}, x.shape[self._axis], form if x.is_floating_point() else None, self._axis)
+
+    def _only_input(self, batch: Mapping[str, Any]) -> Tensor | np.ndarray | None:
+        """Return the only column of a mapping besides labels, if it has another name than the model's only input."""
+        columns = [name for name in batch if name not in _LABELS]
+        if len(columns) != 1 or len(self._needed) != 1 or self._names is None or self._names & batch.keys():
+            return None
+        value = batch[columns[0]]
+        return value if isinstance(value, Tensor | np.ndarray) else None
 
     def _accepts(self, name: str) -> bool:
         if self._names is None or name in self._names:

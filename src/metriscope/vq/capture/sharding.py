@@ -14,7 +14,9 @@ from torch import nn
 
 from metriscope.common.errors import explained
 from metriscope.common.files import read, replaced
+from metriscope.common.validation import integer
 from metriscope.runs.codec import from_json, to_json
+from metriscope.vq.capture.batches import is_table, table_shards
 from metriscope.vq.capture.capture import capture
 from metriscope.vq.capture.patterns import Patterns
 from metriscope.vq.capture.storage import parts_of
@@ -24,7 +26,9 @@ __all__ = ["capture_shards"]
 _ABOUT = "capture.json"
 
 
-def capture_shards(model: nn.Module, shards: Iterable[Any], path: str | PathLike[str], **options: Any) -> Patterns:
+def capture_shards(
+    model: nn.Module, shards: Any, path: str | PathLike[str], shard_size: int = 65_536, **options: Any
+) -> Patterns:
     """Capture shards of data one after the other into a folder, and return all of them, opened lazily.
 
     Memory holds the patterns of one shard at a time. A shard that an earlier call has written is not computed again,
@@ -34,11 +38,13 @@ def capture_shards(model: nn.Module, shards: Iterable[Any], path: str | PathLike
     ----------
     model : torch.nn.Module
         Any module, as for :func:`capture`.
-    shards : iterable
+    shards : iterable, Hugging Face dataset or Ray dataset
         The shards in a fixed order, each anything that :func:`capture` takes, or a function that returns it: a function
-        is not called for a shard that is there already.
+        is not called for a shard that is there already. A dataset of Hugging Face or Ray is divided into shards.
     path : str or path
         The folder; it is made if it does not exist.
+    shard_size : int
+        Points per shard of a dataset of Hugging Face or Ray.
     **options
         Further arguments of :func:`capture`, except ``ids``: points are numbered through all shards.
 
@@ -63,8 +69,13 @@ def capture_shards(model: nn.Module, shards: Iterable[Any], path: str | PathLike
     if "ids" in options:
         raise ValueError("capture_shards numbers the points through all shards: it takes no ids")
     folder, first = Path(path), 0
-    _check_same(folder, {"another model": _digest(model), "other options": repr(sorted(options.items()))})
-    for number, shard in enumerate(shards):
+    pieces: Iterable[Any] = shards
+    asked = sorted(options.items())
+    if is_table(shards):
+        pieces = table_shards(shards, integer(shard_size, "shard_size"))
+        asked.append(("shard_size", shard_size))
+    _check_same(folder, {"another model": _digest(model), "other options": repr(asked)})
+    for number, shard in enumerate(pieces):
         place = folder / f"part-{number:05d}"
         if place.exists():
             first += len(Patterns.load(place))
