@@ -1,4 +1,4 @@
-"""The command ``reproduce``: one study with options of its own, or all of them, and what their claims came to."""
+"""The command ``reproduce``: one study with its own options, or all studies, and a summary of their verdicts."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Common:
     budget: Annotated[str | None, arg(metavar="TIME", help_behavior_hint="(default: until done)")] = None
     """Stop cleanly after a time such as 2h, 30m or 90s; the same command continues later."""
     data_dir: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: none)")] = None
-    """Folder to look for data in first, before METRISCOPE_DATA and the cache."""
+    """Folder to search for data, before METRISCOPE_DATA and the cache."""
 
 
 @dataclass(frozen=True)
@@ -58,11 +58,13 @@ class Where:
     job_gpus: float = 0
     """GPUs of each job on a cluster."""
     retries: int = 3
-    """How often a job is begun again after its node was lost."""
-    in_flight: Annotated[int | None, arg(metavar="JOBS", help_behavior_hint="(default: twice what can run)")] = None
-    """Largest number of jobs sent to a cluster and not back."""
+    """How many times a job is restarted after its node is lost."""
+    in_flight: Annotated[int | None, arg(metavar="JOBS", help_behavior_hint="(default: twice as many as can run)")] = (
+        None
+    )
+    """Largest number of jobs that are sent to a cluster and not finished."""
     shared_out: bool = False
-    """Let the nodes write runs to --out themselves: a folder that all of them see under one path."""
+    """Let the nodes write runs to --out themselves; the folder must have the same path on all of them."""
 
     def cluster(self) -> Any:
         """Return the settings of the cluster, or None for this process."""
@@ -70,7 +72,7 @@ class Where:
 
         if self.executor == "local":
             if self.address is not None:
-                raise ValueError("--address is that of a cluster: it needs --executor ray")
+                raise ValueError("--address names a cluster, so it needs --executor ray")
             return None
         address = self.address or "local"
         return ClusterSettings(address, self.job_cpus, self.job_gpus, self.retries, self.in_flight, self.shared_out)
@@ -119,7 +121,7 @@ def _run(asked: dict[str, Any], common: Common, where: Where, command: str) -> i
 
 
 def summary(claims: Sequence[Claim]) -> str:
-    """Return how many claims have which verdict, of which strength, and the contradicted ones with their sentences."""
+    """Return the number of claims with each verdict and strength, and the sentences of contradicted claims."""
     from metriscope.report.document import STRENGTHS, VERDICTS
 
     if not claims:
@@ -151,7 +153,7 @@ def reproduce(
     where: Annotated[Where, OmitArgPrefixes] = Where(),  # noqa: B008  frozen
 ) -> int:
     """Run one study, or all, and write one self-contained report: see reproduce --help."""
-    # For the list of commands and the completion of shells: each study has its own options, and so its own parser.
+    # Only the list of commands and shell completion use this signature, because each study has its own parser.
     raise AssertionError("reproduce is called with its words, not parsed by this signature")
 
 

@@ -25,14 +25,14 @@ LEVELS: tuple[Level, ...] = get_args(Level)
 _TWO_SIDED = frozenset(
     {"abs", "tanh", "softsign", "tanhshrink", "hardtanh", "sigmoid", "hardsigmoid", "logsigmoid", "erf", "glu"}
 )
-# Shares of a layer's units from which a sentence says that they are always on, or rarely on.
+# From this share of a layer's units on, a sentence says that units are always on, or rarely on.
 _MANY = 0.25
 # Squared length, relative to the longest, below which a layer does not measure a direction.
 _LOST = 1e-10
 # A point is far from all others beyond this many (robust) deviations, times the median, and shares of all signs.
 _FAR, _TIMES, _LEAST = 6.0, 1.5, 0.05
 _LISTED, _NAMED = 3, 6
-# The significance and the number of novel points from which a sentence says that these are misclassified more often.
+# The largest p-value and the smallest number of points for the sentence that novel points are misclassified more often.
 _LEVEL, _FEWEST = 0.01, 5
 # The positions at which a unit must be on for the pooled sign to be positive.
 _POOLED = {

@@ -179,7 +179,7 @@ def _load_weights(model: nn.Module, path: Path) -> None:
 
 
 def _check_kinds(model: nn.Module, state: Mapping[str, Any], path: Path) -> None:
-    """Refuse weights of another kind of number: PyTorch would cut imaginary parts off, and take codes for values."""
+    """Refuse weights of another kind of number: PyTorch would drop imaginary parts, and use integer codes as values."""
     for name, own in model.state_dict().items():
         both = [str(one.dtype).removeprefix("torch.") for one in (state.get(name, own), own) if hasattr(one, "dtype")]
         if len({"complex" in kind or ("float" in kind) * 2 for kind in both}) > 1:
@@ -387,6 +387,6 @@ def _first_line(error: BaseException) -> str:
     try:
         said = str(error)
     except Exception:
-        # An exception of the user's own whose text cannot be made.
+        # An exception of the user's code whose message cannot be computed.
         said = ""
     return next((line.strip() for line in said.splitlines() if line.strip()), "")

@@ -229,7 +229,7 @@ def explained(text: str) -> Markup:
 
 
 def focused(drawing: Markup) -> Markup:
-    """Return a figure as its most telling panels, which stay readable where it is small; the page can show the rest."""
+    """Return a figure reduced to its main panels, which are readable at a small size; the page can show the rest."""
     from markupsafe import Markup
 
     def narrowed(found: re.Match[str]) -> str:

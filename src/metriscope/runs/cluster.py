@@ -41,11 +41,11 @@ class ClusterSettings:
     cpus, gpus : float
         What a job is given; a job uses as many threads as CPUs.
     retries : int
-        How often a job is begun again after its node or worker was lost.
+        How many times a job is restarted after its node or worker is lost.
     in_flight : int, optional
-        Largest number of tasks that are sent and not back; by default twice as many as can run.
+        Largest number of tasks that are sent and not finished; by default twice as many as can run at once.
     shared : bool
-        Whether workers write to the store themselves, which then is a folder that all nodes see under one path.
+        Whether workers write to the store themselves; its folder must have the same path on all nodes.
     slice_seconds : float
         Time after which an unfinished job reports its progress and hands in its checkpoint.
 

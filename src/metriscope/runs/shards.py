@@ -24,7 +24,7 @@ SAVING_SHARE = 0.02
 
 
 def checkpoint_seconds() -> float:
-    """Return the seconds between two checkpoints, as the environment sets them; raise if it sets no number."""
+    """Return the seconds between two checkpoints, which the environment can set; raise if it sets no valid number."""
     given = os.environ.get(CHECKPOINT_SECONDS, "")
     try:
         seconds = float(given or DEFAULT_CHECKPOINT_SECONDS)

@@ -61,7 +61,7 @@ def ranks(table: pd.DataFrame, contest: str) -> Figure | None:
     count = len(means(table[table["counted"]], contest, "accuracy"))
     tied = int((ranking.ranks <= ranking.ranks.min() + ranking.critical_difference).sum())
     best = named(names[int(ranking.ranks.argmin())])
-    heading = f"{CONTESTS[contest].title}: {tied} of {len(names)} are not told apart from the best, {best}"
+    heading = f"{CONTESTS[contest].title}: {tied} of {len(names)} do not differ significantly from the best, {best}"
     group = f"Average over {count} data sets. Entries"
     return rank_figure(
         f"contest-{contest}-ranks", heading, ranking, [named(name) for name in names], "test accuracy", group

@@ -29,8 +29,8 @@ def differences(table: pd.DataFrame) -> Figure:
         ax.axvline(0, color="0.6", lw=0.8)
         ax.set(title=word, xlabel="nearest to the zero set less most activating")
     caption = (
-        "Each dot is a data set, the mean of its networks; the large dot is the mean, the line its 95 % interval (of "
-        "under five: their range)."
+        "Each dot is a data set, the mean of its networks; the large dot is the mean, the line its 95 % interval, "
+        "or the range of fewer than five."
     )
     means = [gaps(table, m).groupby("activation")["gap"].mean() for m in MEASURES]
     worse, count = sum(int((mean < 0).sum()) for mean in means), sum(map(len, means))

@@ -222,7 +222,10 @@ def tried(tables: Tables) -> tuple[Section, ...]:
         networks.append(theory.PerturbedNetwork(str(name), title(str(name)), activation, plain, one, every, pairs))
         at = kinds["offset"].index(SMALL)
         drops = [100 * (plain - count) / images for count in (every["offset"][at], one["offset"][:, at].min())]
-        words.append(f"{title(str(name))} loses {drops[0]:.1f} points to all, and at most {drops[1]:.1f} to any one.")
+        words.append(
+            f"{title(str(name))} loses {drops[0]:.1f} points if all units are shifted, "
+            f"and at most {drops[1]:.1f} if one unit is."
+        )
     setting = rows["setting"].iloc[0]
     told = f"An offset of {per_cent(SMALL)} of each unit's range: {' '.join(words)} First start; {setting}."
     text = (

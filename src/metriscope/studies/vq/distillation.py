@@ -331,8 +331,8 @@ def lessons(results: DistillationResults) -> Figure:
         left.set(title=name, xlabel="test accuracy − that with logits, points")
         right.set(title=name, xlabel="alignment with the teacher's VQ kernel")
     caption = (
-        "Each dot is a seed; the large dot is the mean, the line its 95 % interval "
-        "(of under five: their range). Left: what a student gains over one "
+        "Each dot is a seed; the large dot is the mean, the line its 95 % interval, "
+        "or the range of fewer than five. Left: what a student gains over one "
         f"that learns from labels and logits, from the same start and batches; dashed: {WORTH:g} points. Right: "
         "debiased centered alignment of hard signs on test examples."
     )

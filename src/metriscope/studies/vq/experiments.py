@@ -20,7 +20,7 @@ __all__ = [
 ]  # fmt: skip
 
 SHAPE = MLPShape(2, 3, 96)
-# Full-batch steps: the loss of separable moons falls forever, so that "to convergence" needs its own rule.
+# Full-batch steps: the loss of separable moons never stops falling, so that "to convergence" needs its own rule.
 MOONS = VQRecipe(epochs=800, loss="bce", kept=(3, 10, 30, 60, 100, 200, 300, 500))
 PLAIN = VQRecipe(epochs=800, loss="bce")
 # A network has converged on the moons if its mean loss is under this: every point is classified correctly by a wide

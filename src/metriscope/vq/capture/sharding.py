@@ -88,7 +88,7 @@ def _check_same(folder: Path, asked: dict[str, str]) -> None:
                 file.write(to_json(asked, _ABOUT))
         before = from_json(read(folder / _ABOUT))
     if not isinstance(before, dict):
-        raise ValueError(f"{folder / _ABOUT} is not what a capture of shards wrote: choose a new folder")
+        raise ValueError(f"{folder / _ABOUT} was not written by capture_shards: choose a new folder")
     for name, value in asked.items():
         if before.get(name) != value:
             raise ValueError(f"{folder} holds shards captured with {name}: choose a new folder")

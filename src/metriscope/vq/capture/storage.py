@@ -209,7 +209,7 @@ def _read_index(path: Path) -> dict[str, Any]:
     if not all(map(_is_layer, index["layers"])) or not all(
         _SHARD_NAME.fullmatch(one["file"]) for one in index["shards"]
     ):
-        raise Damage(f"{INDEX}: a layer or a shard is not one that was written")
+        raise Damage(f"{INDEX}: a layer or a shard is not valid")
     missed = index.get("missed", {"taken": 0, "operations": [], "doubts": []})
     if (
         not isinstance(missed, dict)
@@ -220,7 +220,7 @@ def _read_index(path: Path) -> dict[str, Any]:
     return index
 
 
-_MOST = 1 << 48  # bits of a layer; more is no number of this program
+_MOST = 1 << 48  # largest number of bits of a layer: no memory holds more
 _LAYER: dict[str, Any] = {"name": str, "width": int, "kind": str, "piecewise_affine": bool, "shape": list}
 _LAYER |= {"seen": str, "bits_per_unit": int, "channel_axis": int | None}
 _MISSED: dict[str, Any] = {"taken": int, "operations": list, "doubts": list}

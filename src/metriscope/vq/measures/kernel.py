@@ -249,7 +249,7 @@ def _writer(parts: list[_Part], device: Device, dtype: np.dtype[Any]) -> Write:
 
 
 def _by_pieces(write: Write, most: int, workers: int) -> Write:
-    """Return a writer that passes on at most so many rows at a time, and several pieces to each worker."""
+    """Return a writer that passes on at most ``most`` rows at a time, and several pieces to each worker."""
 
     def write_all(rows: slice, out: Num[np.ndarray, "k m"]) -> None:
         size = max(_FEWEST, min(most, len(out) // (4 * workers)))
