@@ -74,12 +74,12 @@ def test_repair_moves_what_is_damaged_aside_and_says_so(tmp_path, capsys):
         ),
         (
             ["reproduce", "mahalanobis", "--out", "/dev/null/x"],
-            "cannot write to --out /dev/null/x: a file stands where a folder should be",
+            "cannot write to --out /dev/null/x: there is a file where a folder should be",
         ),
         (["runs", "list", "--out", "nowhere"], "there is no store at nowhere/runs"),
         (["runs", "show", "--out", "."], "there is no store at runs"),
         (["bench", "nonsense"], "unknown benchmark 'nonsense'"),
-        (["demo", "--out", "/dev/null/x"], "cannot use /dev/null/x/demo: a file stands where a folder should be"),
+        (["demo", "--out", "/dev/null/x"], "cannot use /dev/null/x/demo: there is a file where a folder should be"),
     ],
 )
 def test_bad_input_gives_one_clear_sentence_and_a_status(arguments, sentence, capsys, tmp_path, monkeypatch):

@@ -94,7 +94,7 @@ def reproduce_with(arguments: list[str]) -> int:
         )
         asked = {named[0]: options}
     else:
-        about = f"{Everything.__doc__} One study alone, with options of its own: {', '.join(STUDIES)}."
+        about = f"{Everything.__doc__} One study, with its own options: {', '.join(STUDIES)}."
         options, common, where = _options(Everything, "reproduce", rest, about)
         asked = {name: study(name).plan.OPTIONS(profile=options.profile, seed=options.seed) for name in STUDIES}
     return _run(asked, common, where, f"metriscope {shlex.join(['reproduce', *arguments])}")

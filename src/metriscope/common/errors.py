@@ -15,8 +15,8 @@ _REASONS = {
     "EROFS": "the file system is read-only",
     "EACCES": "no permission",
     "EPERM": "no permission",
-    "ENOTDIR": "a file stands where a folder should be",
-    "EEXIST": "a file stands where a folder should be",
+    "ENOTDIR": "there is a file where a folder should be",
+    "EEXIST": "there is a file where a folder should be",
     "EIO": "the disk reports an error",
 }
 

@@ -58,7 +58,7 @@ for (const panel of $$("[data-points]")) {
     if (data.labels) chosen.forEach(i => { counts[data.labels[i]] = (counts[data.labels[i]] || 0) + 1; });
     const kinds = Object.entries(counts).sort((a, b) => b[1] - a[1]).map(([name, count]) => `${count} of label ${name}`);
     const wrong = chosen.filter(i => data.wrong[i]).length;
-    const text = [`${chosen.length} points chosen`, ...kinds.slice(0, 6), ...(wrong ? [`${wrong} answered wrongly`] : [])];
+    const text = [`${chosen.length} points chosen`, ...kinds.slice(0, 6), ...(wrong ? [`${wrong} misclassified`] : [])];
     tray.append(element("p", "", `${text.join(", ")}.`));
     const list = element("div", data.tiles ? "tiles" : "rows");
     chosen.slice(0, data.tiles ? 72 : 6).forEach(i => {

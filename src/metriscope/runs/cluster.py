@@ -47,7 +47,7 @@ class ClusterSettings:
     shared : bool
         Whether workers write to the store themselves; its folder must have the same path on all nodes.
     slice_seconds : float
-        Time after which an unfinished job reports its progress and hands in its checkpoint.
+        Time after which an unfinished job reports its progress and returns its checkpoint.
 
     Examples
     --------
@@ -286,7 +286,7 @@ def opened(settings: ClusterSettings | None) -> Iterator[Executor]:
 
 
 def _connect(settings: ClusterSettings) -> None:
-    """Connect to a cluster; nothing is opened to other machines, shown on a web page, or reported to anybody."""
+    """Connect to a cluster; one started here has only the loopback address, no dashboard and no usage statistics."""
     where = settings.address
     if where not in ("local", "auto"):
         host, port = _host_and_port(where)

@@ -157,9 +157,9 @@ class _OutOfTime(Exception):
 
 @dataclass
 class Running:
-    """A pass in progress: resumed from checkpoints, saved now and then, stored at the end.
+    """A pass in progress: resumed from checkpoints, saved at intervals, stored at the end.
 
-    ``due`` is called when the pass has begun, so that beginning never uses up a short slice of time.
+    ``due`` is called when the pass has begun, so that the time to begin does not count toward the slice of time.
     """
 
     store: Store

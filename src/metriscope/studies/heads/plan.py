@@ -1,4 +1,4 @@
-"""What the study of heads asks for: contests of heads, penalties and activations, and the experiment on OffsetL2.
+"""What the study of heads runs: contests of heads, penalties and activations, and the experiment on OffsetL2.
 
 This module loads no tensor library.
 """

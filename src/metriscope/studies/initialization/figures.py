@@ -19,7 +19,7 @@ DRAWN = ("kaiming", "orthogonal", "lsuv", "points", "clusters", "model")
 
 
 def losses(table: pd.DataFrame) -> Figure:
-    """Draw the loss of every start less that of the reference, one panel per kind of data."""
+    """Draw the loss of every start minus that of the reference, one panel per kind of data."""
     known = references(table)
     drawing, axes = panels(len(known), 3.1, width=9.6)
     for ax, (kind, reference) in zip(axes, known.items(), strict=True):

@@ -1,4 +1,4 @@
-"""What the study of initialization asks for: every start on every data set, with the same tuning budget."""
+"""What the study of initialization runs: every start on every data set, with the same tuning budget."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ def perturbed(asked: PublishedLevels, model: nn.Sequential, x: Tensor, y: Tensor
 def single_units(asked: SingleUnits, model: nn.Sequential, x: Tensor, y: Tensor) -> Result:
     """Return how many images a network classifies correctly at each level with one hidden unit perturbed, and with all.
 
-    One unit adds its change times its column of the second layer to the outputs, which are not computed anew.
+    One unit adds its change times its column of the second layer to the outputs, which are not computed again.
     """
     first, activation, head = model
     assert isinstance(head, nn.Linear)

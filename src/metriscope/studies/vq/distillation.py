@@ -262,7 +262,7 @@ def _criteria(name: str) -> Iterator[Criterion]:
         "alignment of the student's VQ kernel with the teacher's, logits and VQ kernel − logits",
         values["signs"]["alignment"],
         Above(0.0),
-        "If the kernels are not more alike, the surrogate did not match them, and the accuracies tell nothing.",
+        "If the kernels are not more alike, the surrogate did not match them, so accuracies say nothing about that.",
         minus=values["logits"]["alignment"],
     )
 
@@ -364,7 +364,7 @@ def _text(results: DistillationResults) -> str:
         "the alignment of these kernels tends to that of the VQ kernels. The control matches the kernel of plain "
         f"activations. The weight of the matching term ({', '.join(f'{w:g}' for w in spec.weights)}) is the one with "
         f"the best mean accuracy on validation examples, not on test examples. Training, validation and test: {sizes}, "
-        "drawn anew for each seed."
+        "drawn separately for each seed."
     )
 
 

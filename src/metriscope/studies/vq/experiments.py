@@ -283,7 +283,7 @@ SCORES = {
     "moved": "change of the kernel in the first epoch",
     "labels after": "alignment with the labels after one epoch",
 }
-# Not a score of the kernel, but what one epoch of training tells without it.
+# Not a score of the kernel: what one epoch of training predicts without it.
 REFERENCE = {"early": "training accuracy after one epoch"}
 # What is known of an architecture before any network is drawn.
 CONTROLS = ("parameters", "depth")

@@ -232,7 +232,7 @@ class Patterns:
         """Return the points of all parts, one after the other; they must have the same layers.
 
         Ids must be unique; ``ids`` replaces them where they repeat. If ``lazy``, nothing is read or copied: the parts
-        stay where they are, and :meth:`shards` gives them back.
+        stay where they are, and :meth:`shards` yields them.
 
         Raises
         ------

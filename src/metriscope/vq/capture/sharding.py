@@ -28,7 +28,7 @@ def capture_shards(model: nn.Module, shards: Iterable[Any], path: str | PathLike
     """Capture shards of data one after the other into a folder, and return all of them, opened lazily.
 
     Memory holds the patterns of one shard at a time. A shard that an earlier call has written is not computed again,
-    so a call that was stopped goes on where it was.
+    so a call that was stopped continues where it was.
 
     Parameters
     ----------

@@ -81,7 +81,7 @@ class Choice:
         self._matched: set[int] = set()
 
     def takes(self, layer: Layer, inside: Sequence[nn.Module]) -> bool:
-        """Return whether a layer is wanted; ``inside`` are the modules that were running, the innermost last."""
+        """Return whether to capture a layer; ``inside`` are the modules that were running, the innermost last."""
         if self._wanted is None:
             return True
         matches = [place for place, one in enumerate(self._wanted) if _matches(one, layer, inside)]
@@ -260,7 +260,7 @@ class Watch(Listener):
         return [self._parts.pop(layer.name) for layer in self.layers]
 
     def values(self) -> list[np.ndarray]:
-        """Return the values of the last batch, one array per layer, and forget them; none if none are wanted."""
+        """Return the values of the last batch, one array per layer, and forget them; none if values are not kept."""
         return [self._values.pop(layer.name) for layer in self.layers] if self._wanted else []
 
     def _record(self, call: Call, reading: Reading, name: str) -> None:

@@ -26,7 +26,7 @@ __all__ = ["Weights", "check_same_layers", "layer_weights", "vq_blocks", "vq_ker
 Weights = Sequence[float] | Mapping[str, float] | str | None
 Device = str | torch.device | None
 
-# Distances that one thread writes at a time, and the fewest and most rows of them: calls cost little beside the work.
+# Distances that one thread writes at a time, and the fewest and most rows of them: enough that calls cost little time.
 _PIECE, _FEWEST, _MOST = 1 << 22, 16, 512
 # Tiles of a symmetric kernel fit the second-level cache.
 _TILE = 512
