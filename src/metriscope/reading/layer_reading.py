@@ -90,7 +90,7 @@ class LayerReading:
 
     @property
     def lost(self) -> float:
-        """Return how many directions in which its inputs vary the layer does not measure."""
+        """Return the number of directions in which the inputs vary and which the layer does not measure."""
         return np.nan if self.metric is None else len(self.metric.lost)
 
     def to_pandas(self) -> pd.DataFrame:

@@ -167,7 +167,7 @@ class UserPoints:
 
     @property
     def picture_shape(self) -> tuple[int, int, int] | None:
-        """Return the shape of a point as a picture, channels first or last; None if it is none."""
+        """Return the shape of a point as a picture, channels first or last; None if it is not a picture."""
         pixels = self._pixels
         if isinstance(pixels, ImageFiles):
             return pixels.channels, pixels.size[1], pixels.size[0]

@@ -57,7 +57,7 @@ class ShownProblem:
 
 @dataclass(frozen=True)
 class FrontStudy:
-    """One study on the first page: its question, small figures, panels to try, its claims, and where the rest is."""
+    """One study on the first page: its question, small figures, panels, its claims, and where the rest is."""
 
     name: str
     title: str

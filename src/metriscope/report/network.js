@@ -1,4 +1,4 @@
-// Brings the pages of a network to life: layers to choose, points to look at, cells to read. Everything is on the page.
+// Makes the pages of a network interactive: layers to choose, points to look at, cells to read. Everything is on the page.
 const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
 const element = (tag, cls, text) => {
   const made = document.createElement(tag);

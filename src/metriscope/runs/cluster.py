@@ -90,7 +90,7 @@ class Pool(Protocol):
         """Return the answer, or raise what the job raised."""
 
     def cancel(self, handle: Any) -> None:
-        """Give up a request."""
+        """Cancel a request."""
 
 
 @dataclass
@@ -229,7 +229,7 @@ class RayPool:
         return self.task.remote(request, dict(checkpoints))
 
     def ready(self, handles: list[Any], seconds: float) -> list[Any]:
-        """Return the tasks that are done, after waiting so long for the first."""
+        """Return the finished tasks, after waiting at most ``seconds`` for the first."""
         import ray
 
         found, _ = ray.wait(handles, num_returns=1, timeout=seconds)
