@@ -53,9 +53,9 @@ def test_repair_moves_what_is_damaged_aside_and_says_so(tmp_path, capsys):
     damaged, _ = (store.put({"kind": "Coin\x1b[31m", "seed": seed}, {}, {}, {}) for seed in range(2))
     (damaged.path / "record.json").write_text("")
     assert main(["runs", "verify", "--out", str(tmp_path)]) == 1
-    assert "1 runs, 1 problems" in capsys.readouterr().out
+    assert "1 run, 1 problem" in capsys.readouterr().out
     assert main(["runs", "repair", "--out", str(tmp_path)]) == 0
-    assert f"1 runs, all intact; moved to {store.root / 'damaged'}" in capsys.readouterr().out
+    assert f"1 run, all intact; moved to {store.root / 'damaged'}" in capsys.readouterr().out
     assert main(["runs", "verify", "--out", str(tmp_path)]) == 0
     assert f"fingerprint {store.fingerprint()}" in capsys.readouterr().out
     assert main(["runs", "list", "--out", str(tmp_path)]) == 0
@@ -74,12 +74,12 @@ def test_repair_moves_what_is_damaged_aside_and_says_so(tmp_path, capsys):
         ),
         (
             ["reproduce", "mahalanobis", "--out", "/dev/null/x"],
-            "cannot write to --out /dev/null/x: a file stands where a folder should be",
+            "cannot write to --out /dev/null/x: there is a file where a folder should be",
         ),
         (["runs", "list", "--out", "nowhere"], "there is no store at nowhere/runs"),
         (["runs", "show", "--out", "."], "there is no store at runs"),
         (["bench", "nonsense"], "unknown benchmark 'nonsense'"),
-        (["demo", "--out", "/dev/null/x"], "cannot use /dev/null/x/demo: a file stands where a folder should be"),
+        (["demo", "--out", "/dev/null/x"], "cannot use /dev/null/x/demo: there is a file where a folder should be"),
     ],
 )
 def test_bad_input_gives_one_clear_sentence_and_a_status(arguments, sentence, capsys, tmp_path, monkeypatch):

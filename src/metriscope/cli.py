@@ -37,6 +37,7 @@ def runs(
         out: The folder that holds runs/.
         recompute: For verify: compute this many random runs again, compare them, and write recomputed.json.
     """
+    from metriscope.report.numbers import plural
     from metriscope.runs import Store
     from metriscope.runs.run import contents, describe, table
 
@@ -56,8 +57,8 @@ def runs(
     problems = store.verify()
     left, moved = (store.repair(), f"; moved to {store.root / 'damaged'}") if action == "repair" else (problems, "")
     count, mark = len(store.runs()), store.fingerprint()
-    said = f"{f'{len(left)} problems' if left else 'all intact'}{moved if problems else ''}"
-    lines = [*map(str, problems), f"{count} runs, {said}", f"fingerprint {mark}"]
+    said = f"{plural(len(left), 'problem') if left else 'all intact'}{moved if problems else ''}"
+    lines = [*map(str, problems), f"{plural(count, 'run')}, {said}", f"fingerprint {mark}"]
     result = {"runs": count, "problems": lines[:-2], "left": [*map(str, left)], "fingerprint": mark}
     differing = []
     if recompute:

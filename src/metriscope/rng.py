@@ -76,7 +76,7 @@ def stream(seed: int, *names: str | int, device: str | torch.device = "cpu") -> 
     *names : str or int
         What the stream is for, from the general to the particular, such as ``"init", "layer0"``.
     device : str or torch.device
-        Where the generator draws.
+        The device of the generator.
 
     Returns
     -------

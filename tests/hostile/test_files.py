@@ -160,8 +160,8 @@ def test_thousands_of_damaged_files_are_read_or_refused_in_a_sentence(name):
     [
         (header((10**9, 10**3), body=b"abc"), "which takes 4,000,000,000,000 bytes, but holds 3"),
         (header((2**62, 2**62)), "declares the shape"),
-        (header((-5, 3)), "which no array has"),
-        (header((True, 3), body=b"a" * 12), "which no array has"),
+        (header((-5, 3)), "which no array can have"),
+        (header((True, 3), body=b"a" * 12), "which no array can have"),
         (npy(X) + b"more", "which takes 96 bytes, but holds 100"),
         (npy(np.array([["a"]])), "holds words, not numbers"),
         (npy(np.zeros(4, dtype=[("a", float)])), "holds records, not numbers"),
@@ -187,7 +187,7 @@ def archive(name: str, content: bytes) -> bytes:
     ("content", "sentence"),
     [
         (b"PK\x03\x04abc", "is not a complete .npz file"),
-        (archive("a.txt", b"hi"), "holds 'a.txt', which is no array"),
+        (archive("a.txt", b"hi"), "holds 'a.txt', which is not an array"),
         (archive("x.npy", header((10**9, 10**3), body=b"abc")), "which takes 4,000,000,000,000 bytes, but holds 3"),
         (npz(x=X, texts=np.array(["a"])), "texts of .* must be words, one for each of 8 points, got words of shape"),
         (npz(x=X, columns=np.array("a")), "columns of .* must be words, one for each of 3 columns"),

@@ -93,7 +93,7 @@ def test_what_does_not_fit_the_stack_is_refused():
     for shape in ((6,), (3, 7, 6), (1, 4, 7, 6)):
         with pytest.raises(ValueError, match=r"points for 4 networks must have the shape \(n, d\) or \(4, n, d\)"):
             forward(state, torch.zeros(*shape))
-    with pytest.raises(ValueError, match="the stack holds 4 networks, there is no number 4"):
+    with pytest.raises(ValueError, match="the stack holds 4 networks, so there is no network 4"):
         unstack(modules[0], state, 4)
     with pytest.raises(ValueError, match=r"must hold the same number of networks, got \[3, 4\]"):
         forward({**state, "0.bias": state["0.bias"][:3]}, torch.zeros(7, 6))

@@ -94,11 +94,11 @@ def test_without_points_to_perturb_no_unit_has_a_kind_and_the_reason_is_told():
 def test_misuse_is_told_in_one_sentence():
     model, (x, labels) = network(), labeled()
     state = ms.LayerState(model, "0", NAMES).update(x, labels)
-    with pytest.raises(ValueError, match="points 0 to 9 came twice"):
+    with pytest.raises(ValueError, match="points 0 to 9 were added twice"):
         state.update(x[:10], labels[:10], first=0)
-    with pytest.raises(ValueError, match="points 5 to 119 came twice"):
+    with pytest.raises(ValueError, match="points 5 to 119 were added twice"):
         state.merge(ms.LayerState(model, "0", NAMES).update(x, labels, first=5))
-    with pytest.raises(ValueError, match="labels and classes belong together"):
+    with pytest.raises(ValueError, match="labels and classes must be given together"):
         state.update(x)
     with pytest.raises(ValueError, match=r"labels must be among the classes .*, got \['z'\]"):
         state.update(x[:1], np.array(["z"]))
@@ -119,6 +119,6 @@ def test_misuse_is_told_in_one_sentence():
 def test_a_state_that_refused_is_as_it_was():
     model, (x, labels) = network(), labeled()
     state = ms.LayerState(model, "0", NAMES).update(x, labels)
-    with pytest.raises(ValueError, match="came twice"):
+    with pytest.raises(ValueError, match="were added twice"):
         state.merge(ms.LayerState(model, "0", NAMES).update(x, labels, first=60))
     assert_equal_readings(state.compute(x, labels), ms.read_layer(model, "0", x, labels))

@@ -59,7 +59,7 @@ def test_files_have_the_rights_of_any_new_file(page, tmp_path):
 def test_a_file_in_the_way_is_explained_in_a_sentence(page, tmp_path):
     target = tmp_path / "file"
     target.write_text("x")
-    with pytest.raises(ReportError, match=r"^cannot write .*index\.json: a file stands where a folder should be$"):
+    with pytest.raises(ReportError, match=r"^cannot write .*index\.json: there is a file where a folder should be$"):
         write_report(page, target)
 
 

@@ -88,8 +88,8 @@ def test_two_patterns_lie_on_a_line(case, mean):
 @pytest.mark.parametrize(
     ("case", "sentence"),
     [
-        ("dead", "No unit tells any two of the 6 points apart"),
-        ("always on", "No unit tells any two of the 6 points apart"),
+        ("dead", "No unit separates any two of the 6 points"),
+        ("always on", "No unit separates any two of the 6 points"),
         ("one point", "There is one point only: no unit can be called dead"),
     ],
 )

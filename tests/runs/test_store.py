@@ -165,7 +165,7 @@ def test_a_root_that_is_a_file_is_one_clear_sentence(tmp_path):
     file = tmp_path / "file"
     file.write_text("")
     for act in (lambda store: put(store, Training(7)), Store.runs, Store.verify):
-        with pytest.raises(StoreError, match=r"cannot .*file: a file stands where a folder should be$"):
+        with pytest.raises(StoreError, match=r"cannot .*file: there is a file where a folder should be$"):
             act(Store(file))
 
 

@@ -15,5 +15,5 @@ def test_the_probe_of_another_process_is_neither_overwritten_nor_removed(tmp_pat
 
 def test_a_folder_that_cannot_be_made_is_one_sentence(tmp_path):
     (tmp_path / "file").write_bytes(b"")
-    with pytest.raises(ValueError, match=r"^cannot write to --out .*: a file stands where a folder should be$"):
+    with pytest.raises(ValueError, match=r"^cannot write to --out .*: there is a file where a folder should be$"):
         _check_writable(tmp_path / "file" / "out")

@@ -1,1 +1,1 @@
-"""What the metriscope command does, by what it is about: networks or studies; how it parses, and what it prints."""
+"""The commands of metriscope, on networks and on studies, and how they parse arguments and print results."""

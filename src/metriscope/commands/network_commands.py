@@ -1,4 +1,4 @@
-"""Commands about networks of the user's own: ``inspect``, ``compare``, and ``demo``, which makes one."""
+"""Commands that read a user's networks: ``inspect``, ``compare``, and ``demo``, which trains a network first."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ class HowRead:
     layers: Annotated[tuple[str, ...], arg(help_behavior_hint="(default: all)")] = ()
     """Names or glob patterns of the layers to capture: of activations, or of the layers that feed them."""
     conv: Literal["positions", "channels"] = "positions"
-    """Take every position of a convolution as a unit, or pool them into one sign per channel."""
+    """Treat each position of a convolution as a unit, or pool positions into one sign per channel."""
     tokens: Annotated[
         Literal["positions", "any", "first", "last", "mean"] | None,
         arg(help_behavior_hint="(default: mean where the data has an attention_mask, else positions)"),
     ] = None
-    """Take every token of a sequence as units of its own, or pool them: padding does not count."""
+    """Treat each token of a sequence as separate units, or pool tokens into one sign per feature, without padding."""
     device: Annotated[str | None, arg(metavar="NAME", help_behavior_hint="(default: the network's own)")] = None
     """Where to run, such as cpu, cuda or cuda:1."""
     batch_size: int = 256
     """Points to run at once."""
     image_size: Annotated[int | None, arg(metavar="SIDE", help_behavior_hint="(default: as they are)")] = None
-    """Resize the pictures of a folder to squares of this many pixels a side."""
+    """Resize the pictures of a folder to squares with sides of this many pixels."""
 
 
 def inspect(
@@ -52,12 +52,12 @@ def inspect(
 
     Args:
         network: package.module:factory or path/to/file.py:factory, called without arguments.
-        data: Points: a .npy file; an .npz file of named arrays, such as input_ids and attention_mask, with labels and
-            texts if it has any; or a folder of pictures, its subfolders the labels, pixels from 0 to 1.
-        weights: The network's state_dict, a .safetensors file, or a .pt file of tensors alone.
+        data: Points: a .npy file; an .npz file of named arrays, such as input_ids and attention_mask, optionally with
+            labels and texts; or a folder of pictures with pixels from 0 to 1, whose subfolders are the labels.
+        weights: The network's state_dict: a .safetensors file, or a .pt file that holds only tensors.
         labels: One label per point, a .npy file.
         how: How the network is read.
-        explore: Write explore.html too: distances on the plane through three of the points.
+        explore: Also write explore.html: distances on the plane through three of the points.
         out: Folder for inspect.html and tables/inspect/.
     """
     from metriscope.reading.networks import read_network, short_name
@@ -76,7 +76,7 @@ def inspect(
 
 
 def _points_and_labels(data: Path, labels: Path | None, how: HowRead) -> tuple[Any, Any]:
-    """Return the user's points, and their labels: of a file of their own, or those that came with the points."""
+    """Return the user's points and their labels, from the file of labels or from that of the points."""
     from metriscope.reading.points import checked_labels, load_labels, load_points
 
     points = load_points(data, how.image_size)
@@ -87,7 +87,7 @@ def _points_and_labels(data: Path, labels: Path | None, how: HowRead) -> tuple[A
 
 
 def _reading(how: HowRead, points: Any) -> Any:
-    """Return how to read a network; where padding would vote, tokens are pooled unless asked otherwise."""
+    """Return how to read a network; if the data can be padded, tokens are pooled unless the user says otherwise."""
     from metriscope.reading.networks import Reading
 
     padded = points is not None and isinstance(points.inputs, dict) and "attention_mask" in points.inputs
@@ -133,7 +133,7 @@ def compare(
 
 
 def _written(page: Page, path: Path) -> int:
-    """Tell where a page was written, with the findings and tables that are on it."""
+    """Print where a page was written, or as JSON also its findings and tables."""
     from metriscope.report.document import Panel, walk
     from metriscope.report.export import tables_folder
 

@@ -1,4 +1,4 @@
-"""What the command prints: its result on standard output, as text or as JSON; what it is doing on standard error."""
+"""What a command prints: its result to standard output, as text or as JSON, and its progress to standard error."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["Manner", "announce", "asked", "cut", "deliver", "in_manner", "show",
 
 @dataclass(frozen=True)
 class Manner:
-    """How results are told: as JSON, without progress, and whether a page is opened in the browser."""
+    """How to print: results as JSON, without progress, and whether to open a page in the browser."""
 
     json: bool = False
     quiet: bool = False
@@ -29,7 +29,7 @@ _manners = [Manner()]
 
 @contextmanager
 def in_manner(manner: Manner) -> Iterator[None]:
-    """Print in this manner while the block runs."""
+    """Use this way of printing while the block runs."""
     from metriscope.common.progress import bars_hidden
 
     _manners.append(manner)
@@ -41,18 +41,18 @@ def in_manner(manner: Manner) -> Iterator[None]:
 
 
 def asked() -> Manner:
-    """Return the manner that the user asked for."""
+    """Return how the user asked to print."""
     return _manners[-1]
 
 
 def tell(line: str) -> None:
-    """Tell what is being done, on standard error: logs show it as terminals do."""
+    """Print what is being done, to standard error, whether or not that is a terminal."""
     if not asked().quiet:
         print(f"{line} ...", file=sys.stderr, flush=True)
 
 
 def announce(line: str) -> None:
-    """Tell what a long computation has done: beside its result, or on standard error where that is JSON."""
+    """Print what a long computation has done: to standard output, or to standard error if the result is JSON."""
     if not asked().quiet:
         print(line, file=sys.stderr if asked().json else sys.stdout, flush=True)
 
@@ -81,7 +81,7 @@ def cut(lines: Sequence[str]) -> list[str]:
 
 
 def _plain(value: Any) -> Any:
-    """Return what JSON can hold: undefined numbers are null, paths and all else are text."""
+    """Return a value that JSON can represent: undefined numbers become null, paths and other objects text."""
     if isinstance(value, Mapping):
         return {str(key): _plain(one) for key, one in value.items()}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""Parse the words of a command: options that hold everywhere, suggestions for misspelled ones, examples in the help."""
+"""Parse the words of a command: options of all commands, suggestions for misspelled ones, examples in the help."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ _WITH_PAGES = ("reproduce", "inspect", "compare", "demo")
 
 
 def everywhere(words: Sequence[str]) -> tuple[Manner, bool, list[str]]:
-    """Return the manner of printing and whether to debug, which may be asked for anywhere, and all other words."""
+    """Return how to print, whether to debug, and the other words; these options may be anywhere in a command."""
     command = next((word for word in words if not word.startswith("-")), "")
     flags = _flags(command)
     said = set(flags) & set(words)
@@ -56,7 +56,7 @@ def everywhere(words: Sequence[str]) -> tuple[Manner, bool, list[str]]:
 
 
 def _flags(command: str) -> tuple[str, ...]:
-    """Return the options that may stand anywhere."""
+    """Return the options that may be anywhere in a command."""
     return ("--json", "--quiet", "--debug", *(["--open"] if command.partition(" ")[0] in _WITH_PAGES else []))
 
 
@@ -83,7 +83,7 @@ def suggestion(kind: str, word: str, known: Sequence[str]) -> str:
 
 
 def deferred(command: Callable[..., int]) -> Callable[..., Any]:
-    """Return a function of the same signature that returns the call in place of making it."""
+    """Return a function with the same signature that returns the call instead of making it."""
 
     @wraps(command)
     def later(*positional: Any, **named: Any) -> Any:
@@ -93,7 +93,7 @@ def deferred(command: Callable[..., int]) -> Callable[..., Any]:
 
 
 def parsed(parse: Callable[[list[str]], Any], words: list[str], command: str = "", first: int = 0) -> Any:
-    """Return what ``parse`` makes of the words, of which the ``first`` name the command.
+    """Return the result of ``parse`` on the words; the ``first`` of them name the command.
 
     Raises
     ------
@@ -113,7 +113,7 @@ def parsed(parse: Callable[[list[str]], Any], words: list[str], command: str = "
         name = word.partition("=")[0].replace("_", "-")
         if re.fullmatch(r"--[a-z][\w-]*", name) and name not in known:
             raise ValueError(suggestion(f"option of {command}" if command else "option", name, known))
-    return parse(words)  # again, to say what is wrong as the terminal shows it best
+    return parse(words)  # again, to print the parser's own error message
 
 
 def _options(parse: Callable[[list[str]], Any], command: list[str]) -> list[str]:

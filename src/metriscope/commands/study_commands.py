@@ -1,4 +1,4 @@
-"""The command ``reproduce``: one study with options of its own, or all of them, and what their claims came to."""
+"""The command ``reproduce``: one study with its own options, or all studies, and a summary of their verdicts."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ class Common:
     budget: Annotated[str | None, arg(metavar="TIME", help_behavior_hint="(default: until done)")] = None
     """Stop cleanly after a time such as 2h, 30m or 90s; the same command continues later."""
     data_dir: Annotated[Path | None, arg(metavar="DIR", help_behavior_hint="(default: none)")] = None
-    """Folder to look for data in first, before METRISCOPE_DATA and the cache."""
+    """Folder to search for data, before METRISCOPE_DATA and the cache."""
     mirror: Annotated[str | None, arg(metavar="URL", help_behavior_hint="(default: none)")] = None
-    """Also copy each run to this place and take finished runs from it: s3://bucket/folder or any address of fsspec."""
+    """Second place to copy runs to and read finished runs from: s3://bucket/folder or another address of fsspec."""
 
 
 @dataclass(frozen=True)
@@ -60,11 +60,13 @@ class Where:
     job_gpus: float = 0
     """GPUs of each job on a cluster."""
     retries: int = 3
-    """How often a job is begun again after its node was lost."""
-    in_flight: Annotated[int | None, arg(metavar="JOBS", help_behavior_hint="(default: twice what can run)")] = None
-    """Largest number of jobs sent to a cluster and not back."""
+    """How many times a job is restarted after its node is lost."""
+    in_flight: Annotated[int | None, arg(metavar="JOBS", help_behavior_hint="(default: twice as many as can run)")] = (
+        None
+    )
+    """Largest number of jobs that are sent to a cluster and not finished."""
     shared_out: bool = False
-    """Let the nodes write runs to --out themselves: a folder that all of them see under one path."""
+    """Let the nodes write runs to --out themselves; the folder must have the same path on all of them."""
 
     def cluster(self) -> Any:
         """Return the settings of the cluster, or None for this process."""
@@ -72,7 +74,7 @@ class Where:
 
         if self.executor == "local":
             if self.address is not None:
-                raise ValueError("--address is that of a cluster: it needs --executor ray")
+                raise ValueError("--address names a cluster, so it needs --executor ray")
             return None
         address = self.address or "local"
         return ClusterSettings(address, self.job_cpus, self.job_gpus, self.retries, self.in_flight, self.shared_out)
@@ -94,7 +96,7 @@ def reproduce_with(arguments: list[str]) -> int:
         )
         asked = {named[0]: options}
     else:
-        about = f"{Everything.__doc__} One study alone, with options of its own: {', '.join(STUDIES)}."
+        about = f"{Everything.__doc__} One study, with its own options: {', '.join(STUDIES)}."
         options, common, where = _options(Everything, "reproduce", rest, about)
         asked = {name: study(name).plan.OPTIONS(profile=options.profile, seed=options.seed) for name in STUDIES}
     return _run(asked, common, where, f"metriscope {shlex.join(['reproduce', *arguments])}")
@@ -128,7 +130,7 @@ def _run(asked: dict[str, Any], common: Common, where: Where, command: str) -> i
 
 
 def summary(claims: Sequence[Claim]) -> str:
-    """Return how many claims have which verdict, of which strength, and the contradicted ones with their sentences."""
+    """Return the number of claims with each verdict and strength, and the sentences of contradicted claims."""
     from metriscope.report.document import STRENGTHS, VERDICTS
 
     if not claims:
@@ -160,7 +162,7 @@ def reproduce(
     where: Annotated[Where, OmitArgPrefixes] = Where(),  # noqa: B008  frozen
 ) -> int:
     """Run one study, or all, and write one self-contained report: see reproduce --help."""
-    # For the list of commands and the completion of shells: each study has its own options, and so its own parser.
+    # Only the list of commands and shell completion use this signature, because each study has its own parser.
     raise AssertionError("reproduce is called with its words, not parsed by this signature")
 
 

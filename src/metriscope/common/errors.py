@@ -15,8 +15,8 @@ _REASONS = {
     "EROFS": "the file system is read-only",
     "EACCES": "no permission",
     "EPERM": "no permission",
-    "ENOTDIR": "a file stands where a folder should be",
-    "EEXIST": "a file stands where a folder should be",
+    "ENOTDIR": "there is a file where a folder should be",
+    "EEXIST": "there is a file where a folder should be",
     "EIO": "the disk reports an error",
 }
 
@@ -56,7 +56,7 @@ def printable(text: str) -> str:
 
 
 def shown(message: str, most: int = 2000) -> str:
-    r"""Return an error's message as one line for a terminal, cut off where it is longer than anybody reads.
+    r"""Return an error's message as one line for a terminal, cut off after ``most`` characters.
 
     >>> shown("no such file\nor folder", most=12)
     'no such file...'

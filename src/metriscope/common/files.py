@@ -1,6 +1,6 @@
-"""Files that are complete or absent: atomic writes, SHA-256, and temporary names that tell which process owns them.
+"""Files that are complete or absent: atomic writes, SHA-256, and temporary names that say which process owns them.
 
-Whoever writes to a folder removes what killed processes left in it.
+A process that writes to a folder also removes the temporary files that killed processes left in it.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def _sync(file: IO[bytes]) -> None:
 
 
 def read(path: Path, most: int | None = None) -> bytes:
-    """Return the bytes of a file, which has at most ``most``.
+    """Return the bytes of a file; one of more than ``most`` bytes is refused as damaged.
 
     A failure that would happen again on a second try raises ``Damage``; any other stays an ``OSError``.
     """
@@ -96,7 +96,7 @@ def read(path: Path, most: int | None = None) -> bytes:
     except ValueError:
         raise Damage("not a name that a file can have") from None
     except MemoryError:
-        raise Damage("too large for the memory") from None
+        raise Damage("too large for memory") from None
     except OSError as error:
         # A bad sector stays bad; "too many open files" or "no permission" say nothing about the file.
         if error.errno not in (errno.EIO, errno.ELOOP, errno.ENAMETOOLONG):

@@ -28,7 +28,7 @@ T = TypeVar("T")
 Sizes = dict[str, int]
 
 _LONGEST = 60
-_MOST = (1 << 48) - 1  # of anything that is counted; for more there is no memory
+_MOST = (1 << 48) - 1  # largest count of anything: no memory holds more
 
 
 def described(value: Any) -> str:
@@ -239,7 +239,7 @@ def require_finite(found: Tensor | np.ndarray, name: str) -> None:
 
 
 def require_text(words: Iterable[str], name: str) -> None:
-    r"""Raise if a word holds half of a character, which no file and no table can hold.
+    r"""Raise if a word holds half of a character (an unpaired surrogate), which files and tables cannot store.
 
     >>> require_text(["cat", "do\ud800"], "labels")
     Traceback (most recent call last):

@@ -55,7 +55,7 @@ class Place:
 
 
 def cache_folder() -> Path:
-    """Return the user's own folder for downloads; it need not exist yet."""
+    """Return the user's folder for downloads; it need not exist yet."""
     import pooch  # type: ignore[import-untyped]
 
     return Path(pooch.os_cache("metriscope"))

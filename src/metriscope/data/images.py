@@ -250,13 +250,13 @@ def _cifar_batch(path: Path) -> Labeled:
 
 @contextmanager
 def opened_picture(path: Path, refused: type[Exception] = DataError) -> Iterator[Any]:
-    """Yield the opened picture in a file; damage, and more pixels than a picture has, raise ``refused``."""
+    """Yield the opened picture in a file; raise ``refused`` if it is damaged or has too many pixels."""
     # A dependency of matplotlib, which plots load too.
     from PIL import Image
 
     try:
         with warnings.catch_warnings():
-            # A small file can hold more pixels than memory; Pillow warns of what is large and refuses what is larger.
+            # A small file can hold more pixels than memory; Pillow warns about large pictures and refuses larger ones.
             warnings.simplefilter("error", Image.DecompressionBombWarning)
             with Image.open(path) as image:
                 yield image

@@ -229,7 +229,7 @@ def _refuse_damage(name: str, chosen: Row, file: File, among: Sequence[Place]) -
 
 
 def _complete(chosen: Row, among: Sequence[Place], bars: Bars) -> None:
-    """Download into the cache whatever is missing, or damaged in the cache."""
+    """Download into the cache the files that are missing, or damaged in the cache."""
     missing = [file for file in chosen.files if _lacks(file, among)]
     if chosen.archive is None:
         for file in missing:

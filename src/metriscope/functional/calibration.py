@@ -128,7 +128,7 @@ def best_temperature(logits: Any, labels: Any) -> float:
     Returns
     -------
     float
-        The temperature; above 1 for a classifier that is too sure of itself.
+        The temperature; above 1 for an overconfident classifier.
 
     Raises
     ------

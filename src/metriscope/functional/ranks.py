@@ -27,7 +27,7 @@ class Ranking:
     p_value : float
         Friedman's test that all methods have the same rank.
     critical_difference : float
-        Two methods whose ranks differ by more are told apart at level ``alpha`` (Nemenyi's test).
+        Two methods whose ranks differ by more differ significantly at level ``alpha`` (Nemenyi's test).
     alpha : float
         The level of Nemenyi's test.
 

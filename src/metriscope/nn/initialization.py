@@ -130,20 +130,20 @@ def _checked_points(linear: nn.Linear, x: Any) -> Float[Tensor, "n d"]:
 
 
 def init_head_(head: nn.Module, features: Any, labels: Any) -> nn.Module:
-    """Start a head, in place, from the features and labels of some points.
+    """Initialize a head, in place, from the features and labels of points.
 
     Prototypes are set to the class means; weights and factors are set so that each class has unit variance along the
     axes that the head can scale. A linear layer becomes the linear discriminant of the classes (Fisher 1936): its
-    logits differ from those of the shared Mahalanobis head only by a number per point. Covariances of classes with few
-    points are mixed with that of all classes, and every covariance is mixed with a tenth of its average variance times
-    the identity (Friedman 1989, "Regularized discriminant analysis").
+    logits differ from those of the shared Mahalanobis head only by a constant per point. Covariances of classes with
+    few points are mixed with that of all classes, and every covariance is mixed with a tenth of its average variance
+    times the identity (Friedman 1989, "Regularized discriminant analysis").
 
     Parameters
     ----------
     head : nn.Module
         A head of :func:`build_head`, or one of the layers that it is made of; it is changed.
     features : array of shape (n, d)
-        What the backbone gives for some points.
+        The backbone's outputs for these points.
     labels : array of shape (n,)
         Their classes, 0 to ``out_features - 1``; each class needs at least one point.
 

@@ -63,8 +63,8 @@ def init_model_(
     The network runs in eval mode; normalization and dropout therefore act as they would at test time. Modes, hooks,
     buffers and global random states are as before when the function returns. A layer that is used twice is set at its
     first use. Layers that do not run, frozen layers and layers with parametrizations are left as they are. A layer
-    without bias gets weights only: its hyperplanes pass through the origin, along directions in which its inputs lie
-    on both sides of it where there are any. If an error is raised, all weights are as before.
+    without bias gets weights only: its hyperplanes pass through the origin and, where
+    possible, have inputs on both sides. If an error is raised, all weights are as before.
 
     Parameters
     ----------
@@ -73,7 +73,7 @@ def init_model_(
     x : array of shape (n, ...)
         Inputs of the network.
     generator : torch.Generator or None
-        Where random numbers are drawn from; None for a copy of PyTorch's global generator, whose state stays.
+        Where random numbers are drawn from; None for a copy of PyTorch's global generator, whose state does not change.
     n_clusters : int, "silhouette" or "bic"
         The number of clusters of each layer's inputs, at most half the number of units, or how it is chosen.
     head : {"keep", "scale", "clusters"}
@@ -122,7 +122,7 @@ def init_lsuv_(model: nn.Module, x: Any, generator: torch.Generator | None = Non
     x : array of shape (n, ...)
         Inputs of the network.
     generator : torch.Generator or None
-        Where random numbers are drawn from; None for a copy of PyTorch's global generator, whose state stays.
+        Where random numbers are drawn from; None for a copy of PyTorch's global generator, whose state does not change.
     sample : int
         How many rows of ``x``, drawn at random, are used at most.
 

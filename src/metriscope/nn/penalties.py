@@ -1,7 +1,7 @@
 """Penalties on the directions of a layer's units, to be added to any loss: orthogonality, whitening, spread.
 
-Axes: ``n`` points, ``d`` features, ``k`` units. Each function returns one number, zero where nothing is to be
-penalized.
+Axes: ``n`` points, ``d`` features, ``k`` units. Each function returns one number, zero if there is
+nothing to penalize.
 """
 
 from __future__ import annotations

@@ -84,7 +84,7 @@ def unstack(template: ModuleT, state: Mapping[str, Tensor], index: int) -> Modul
     """
     size, index = _stack_size(state), integer(index, "index", least=None)
     if not -size <= index < size:
-        raise ValueError(f"the stack holds {size} networks, there is no number {described(index)}")
+        raise ValueError(f"the stack holds {size} networks, so there is no network {described(index)}")
     module = copy.deepcopy(template)
     module.load_state_dict({name: value[index] for name, value in state.items()})
     return module

@@ -25,14 +25,14 @@ LEVELS: tuple[Level, ...] = get_args(Level)
 _TWO_SIDED = frozenset(
     {"abs", "tanh", "softsign", "tanhshrink", "hardtanh", "sigmoid", "hardsigmoid", "logsigmoid", "erf", "glu"}
 )
-# Shares of a layer's units from which a sentence says that they are always on, or rarely on.
+# From this share of a layer's units on, a sentence says that units are always on, or rarely on.
 _MANY = 0.25
 # Squared length, relative to the longest, below which a layer does not measure a direction.
 _LOST = 1e-10
 # A point is far from all others beyond this many (robust) deviations, times the median, and shares of all signs.
 _FAR, _TIMES, _LEAST = 6.0, 1.5, 0.05
 _LISTED, _NAMED = 3, 6
-# The significance and the number of novel points from which a sentence says that these are misclassified more often.
+# The largest p-value and the smallest number of points for the sentence that novel points are misclassified more often.
 _LEVEL, _FEWEST = 0.01, 5
 # The positions at which a unit must be on for the pooled sign to be positive.
 _POOLED = {
@@ -116,7 +116,7 @@ def _whole(found: Inspection) -> Iterator[Finding]:
     if count < 2:
         return
     if found.regions == 1:
-        text = f"No unit tells any two of the {count:,} points apart: all points have the same pattern."
+        text = f"No unit separates any two of the {count:,} points: all points have the same pattern."
         yield Finding("problem", text, 3)
     told = found.answers
     if told is not None and len(set(told.predicted)) == 1 and (told.right is None or not told.right.all()):
@@ -124,9 +124,7 @@ def _whole(found: Inspection) -> Iterator[Finding]:
             "problem", f"The network gives the same answer, {told.predicted[0]}, at all {count:,} points.", 2.5
         )
     if 1 < found.regions < count / 2:
-        text = (
-            f"The {count:,} points fall into {found.regions:,} different patterns only: the rest cannot be told apart."
-        )
+        text = f"The {count:,} points have only {found.regions:,} different patterns: the rest cannot be distinguished."
         yield Finding("notable", text, 1 - found.regions / count)
 
 
@@ -298,7 +296,7 @@ def _novel_errors(found: Inspection) -> Iterator[Finding]:
     among, total = int(wrong[rows].sum()), int(wrong.sum())
     p = float(hypergeom.sf(among - 1, len(wrong), total, len(rows)))
     if among and p < _LEVEL and len(rows) >= _FEWEST:
-        text = f"{among} of the {len(rows)} most novel points are answered wrongly, against {total:,} of all "
+        text = f"{among} of the {len(rows)} most novel points are misclassified, against {total:,} of all "
         yield Finding("notable", f"{text}{len(wrong):,}.", 0.4)
 
 

@@ -45,7 +45,7 @@ SHOWN = 1_000  # points drawn or compared pair by pair; a picture would not show
 NOVEL = 20
 # Points that read_layer reads, points on which it perturbs units, and seconds that it may take for all layers.
 READ, PROBED, SECONDS = 1_000, 300, 30.0
-# Largest number of outputs that are taken for class scores if there are no labels.
+# Largest number of outputs that are treated as class scores if there are no labels.
 _MOST_ANSWERS = 100
 
 
@@ -94,7 +94,7 @@ class Answers(NamedTuple):
 def answers(subject: Subject) -> tuple[Answers | None, float]:
     """Return the predictions of a network whose outputs are class scores, and the seconds per point.
 
-    With labels, outputs are class scores if the labels are numbers of outputs and more than half of the predictions are
+    With labels, outputs are class scores if the labels are indices of outputs and more than half of the predictions are
     correct.
     """
     if subject.model is None or subject.points is None:
@@ -293,14 +293,14 @@ def _readings(
 
 
 def _probed(layer: Layer, runs: float) -> int:
-    """Return on how many points to perturb units, so that five runs per unit fit; 0 if these would be too few."""
+    """Return the number of points on which to perturb units, if ``runs`` forward passes are allowed; 0 if too few."""
     units = layer.shape[layer.channel_axis] if layer.channel_axis is not None else layer.width
     most = min(PROBED, int(runs / (5 * max(units, 1))))
     return most if most >= 50 else 0
 
 
 def _moved(reading: LayerReading, rows: np.ndarray) -> LayerReading:
-    """Return a reading in which points have their numbers in the whole set."""
+    """Return a reading of the chosen ``rows`` whose point indices refer to the whole data set."""
     columns = ("prototype", "above", "below", "strongest")
     moved = {name: [tuple(rows[list(own)].tolist()) for own in reading.units[name]] for name in columns}
     return replace(reading, units=reading.units.assign(**{name: pd.Series(own) for name, own in moved.items()}))

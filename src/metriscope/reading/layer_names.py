@@ -95,7 +95,7 @@ def layer_names(model: nn.Module, batch: Any, patterns: Patterns) -> tuple[Layer
 
 
 def activations_of(model: nn.Module, batch: Any, wanted: Sequence[str]) -> list[str]:
-    """Return the activations that names or glob patterns stand for: their own, or those of the layers before them.
+    """Return the activations that names or glob patterns match: by their own name, or by the name of the layer before.
 
     A name that matches nothing is returned unchanged, so that :func:`capture` raises its error.
 

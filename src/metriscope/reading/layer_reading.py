@@ -90,7 +90,7 @@ class LayerReading:
 
     @property
     def lost(self) -> float:
-        """Return how many directions in which its inputs vary the layer does not measure."""
+        """Return the number of directions in which the inputs vary and which the layer does not measure."""
         return np.nan if self.metric is None else len(self.metric.lost)
 
     def to_pandas(self) -> pd.DataFrame:
@@ -112,7 +112,7 @@ def read_layer(
     - ``unit``, ``active`` (share of rows at or above zero) and ``status``: ``"dead"``, ``"rare"``, ``"always on"`` or
       ``"active"``. A unit is dead if it is constant, or never at or above zero before a one-sided activation.
     - ``kind``: ``"distance"``, ``"intensity"`` or ``"neither"``; ``serves``, ``ablation_effect``, ``offset_effect`` and
-      ``scale_effect`` tell why. The unit alone is perturbed. It serves the class that loses most log-odds when its
+      ``scale_effect`` explain it. Only this unit is perturbed. It serves the class that loses most log-odds when its
       activation is replaced by the mean. It is a distance if, for that class, an offset as large as its typical (root
       mean square) activation costs clearly more than scaling it by 0 or 2, and an intensity if it costs clearly less.
       Without labels, the network's own answers are the classes; if its outputs are not class scores, classes are scored
@@ -125,7 +125,7 @@ def read_layer(
       either side, and with the largest activation.
     - ``gaussians``: 1 or 2, whichever mixture has the smaller BIC (0 if constant).
     - ``axis`` and ``axis_cosine``: the principal axis of the inputs, from 0, most parallel to the unit's weights.
-    - ``information`` and ``near_information``: nats on the class, and the share of them near zero.
+    - ``information`` and ``near_information``: information about the class in nats, and the share of it near zero.
 
     Parameters
     ----------

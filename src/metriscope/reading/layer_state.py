@@ -1,7 +1,7 @@
 """A layer read as distances from points in shards: update states with shards, merge them, compute at the end.
 
-Axes: N points, C classes, K units. Points are numbered through all shards: by their numbers they are named in the
-reading, and sampled.
+Axes: N points, C classes, K units. Points are numbered through all shards; these numbers identify points in the
+reading, and decide which rows are sampled.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class LayerState:
 
     Merging in another order changes means, deviations and what follows from them by rounding only, and everything else
     not at all: shares of rows, extremes, the nearest points, and the sample of rows behind ``gaussians`` and
-    ``information``. Kinds of units are found by perturbing them, which needs points: give some to :meth:`compute`.
+    ``information``. Kinds of units are found by perturbing them, which needs points: pass them to :meth:`compute`.
 
     Parameters
     ----------
@@ -42,7 +42,7 @@ class LayerState:
     Raises
     ------
     ValueError
-        If the classes are not labels.
+        If the classes are neither integers nor text.
 
     Examples
     --------
@@ -77,14 +77,14 @@ class LayerState:
         labels : array of int or str, optional
             One label per point, if the state has classes.
         first : int, optional
-            Number of the shard's first point among all points; after the last point of this state if not given.
+            Index of the shard's first point among all points; by default the one after the last point of this state.
         batch_size : int
             How many points to run at once, unless the data comes in batches.
 
         Raises
         ------
         ValueError
-            If points came before, the labels do not fit, or the model does not run on the points.
+            If points were already added, the labels do not fit, or the model does not run on the points.
         """
         start = integer(self._next() if first is None else first, "first", 0)
         source = LayerSource(self.model, data, integer(batch_size, "batch_size"))
@@ -133,7 +133,7 @@ class LayerState:
         """
         integer(probed, "probed", 0)
         if self._sums is None:
-            raise ValueError("the state has seen no points yet; update it with some first")
+            raise ValueError("the state has seen no points yet: call update first")
         if self._names is not None and not bool(self._sums.moments.counts.all()):
             missing = self._names[(self._sums.moments.counts == 0).numpy()].tolist()
             raise ValueError(f"every class must have points, got none of {missing}")
@@ -155,7 +155,9 @@ class LayerState:
     def _codes(self, labels: Any, expected: int | None) -> Int64[np.ndarray, " n"] | None:
         """Return the number of each point's label among the classes."""
         if (labels is None) != (self._names is None):
-            raise ValueError("labels and classes belong together: give both, the classes to LayerState, or neither")
+            raise ValueError(
+                "labels and classes must be given together: classes to LayerState and labels to update, or neither"
+            )
         if labels is None or self._names is None:
             return None
         found = label_array(labels, "labels", len(labels) if expected is None else expected)
@@ -181,7 +183,7 @@ def _joined(ours: Spans, theirs: Spans) -> Spans:
     for start, stop in sorted([*ours, *theirs]):
         if found and start < found[-1][1]:
             twice = f"points {start} to {min(stop, found[-1][1]) - 1}"
-            raise ValueError(f"{twice} came twice: give update the number of each shard's first point")
+            raise ValueError(f"{twice} were added twice: pass update the index of each shard's first point")
         if found and start == found[-1][1]:
             start = found.pop()[0]
         found.append((start, stop))

@@ -18,7 +18,7 @@ __all__ = ["LayerSums", "gathered"]
 
 # Pre-activations must be smaller, so that their squares are finite.
 _LARGEST = 1e150
-# Numbers of covariance matrices, and of one chunk of pre-activations, held at once.
+# How many numbers covariance matrices, and one chunk of pre-activations, may have in memory.
 _ROOM, _CHUNK = 1 << 25, 1 << 22
 
 
@@ -38,7 +38,7 @@ class LayerSums:
         if not calls:
             raise ValueError(f"the model does not call the layer {self.site.name!r}")
         z = torch.cat([self.site.rows(each, batch.points) for _, each in calls], dim=1).cpu()
-        # Plain tensors: what is kept must not depend on a class of the user's.
+        # Plain tensors: what is kept must not depend on a user's subclass of tensors.
         z = z.as_subclass(Tensor)
         if not bool((z.abs() < _LARGEST).all()):
             said = "NaN, infinity or numbers whose squares are infinite"

@@ -1,6 +1,6 @@
 """Turn what a user names on the command line into objects: networks, weights, saved patterns.
 
-What the user's own code raises becomes a ``NetworkError``: one sentence that names the place in that code.
+An error in the user's code becomes a ``NetworkError``: one sentence that names the line in that code.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ __all__ = [
 _TORCH_FILES = (".pt", ".pth", ".bin", ".ckpt")
 _FACTORY = re.compile(r"(?P<factory>[^\W\d]\w*)(?:@(?P<weights>.+))?", re.DOTALL)
 _PACKAGE = "metriscope"
-# Where capture, while a network runs, hands a PyTorch function that it watches on.
+# The functions of capture that call the PyTorch functions which a running network uses.
 _HANDOVERS = {"_call", "__torch_function__", "__torch_dispatch__"}
 
 
@@ -179,7 +179,7 @@ def _load_weights(model: nn.Module, path: Path) -> None:
 
 
 def _check_kinds(model: nn.Module, state: Mapping[str, Any], path: Path) -> None:
-    """Refuse weights of another kind of number: PyTorch would cut imaginary parts off, and take codes for values."""
+    """Refuse weights of another kind of number: PyTorch would drop imaginary parts, and use integer codes as values."""
     for name, own in model.state_dict().items():
         both = [str(one.dtype).removeprefix("torch.") for one in (state.get(name, own), own) if hasattr(one, "dtype")]
         if len({"complex" in kind or ("float" in kind) * 2 for kind in both}) > 1:
@@ -197,7 +197,7 @@ def _safetensors_state(path: Path) -> dict[str, Any]:
 
 
 def _torch_state(path: Path) -> dict[str, Any]:
-    """Return the state dict in a PyTorch file; nothing but tensors and plain containers is loaded, and no code runs."""
+    """Return the state dict in a PyTorch file; only tensors and plain containers are loaded, and no code runs."""
     import torch
 
     why = "it holds more than tensors, and only tensors are read: save model.state_dict() alone"
@@ -314,7 +314,7 @@ def check_comparable(first: str, one: Patterns, second: str, two: Patterns) -> N
 
 @contextmanager
 def _users_code(what: str, model: nn.Module | None = None, hint: str = "") -> Iterator[None]:
-    """Turn what the user's own code raises inside the block into a ``NetworkError``.
+    """Turn an error of the user's code inside the block into a ``NetworkError``.
 
     Where ``model`` runs inside ``capture``, errors of capture itself pass unchanged.
     """
@@ -346,7 +346,7 @@ def _raised_by_network(frames: list[FrameType]) -> bool:
 
 
 def _place_of(error: BaseException, frames: list[tuple[FrameType, int]]) -> str:
-    """Return the last line of the user's own code that an exception passed through, as text; nothing if it did not."""
+    """Return the last line of the user's code that an exception passed through, as text; empty if there is none."""
     if isinstance(error, SyntaxError) and error.filename:
         return f" at {_shown(error.filename)}:{error.lineno}"
     places = [(frame.f_code.co_filename, line) for frame, line in frames if _is_users(frame)]
@@ -387,6 +387,6 @@ def _first_line(error: BaseException) -> str:
     try:
         said = str(error)
     except Exception:
-        # An exception of the user's own whose text cannot be made.
+        # An exception of the user's code whose message cannot be computed.
         said = ""
     return next((line.strip() for line in said.splitlines() if line.strip()), "")

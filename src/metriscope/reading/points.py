@@ -79,7 +79,7 @@ class ImageFiles:
                 sizes.setdefault(image.size, path)
                 gray &= image.mode in ("L", "1") or image.mode.startswith("I;16")
                 if image.mode in ("I", "F"):
-                    raise ValueError(f"{path} holds numbers of 32 bits, and nothing says which is white: use an array")
+                    raise ValueError(f"{path} holds 32-bit pixels, and the value of white is not known: use an array")
         if side is None and len(sizes) > 1:
             (a, one), (b, two) = list(sizes.items())[:2]
             raise ValueError(
@@ -130,7 +130,7 @@ class UserPoints:
 
     @property
     def hint(self) -> str:
-        """Return what may be wrong with the form of the points where a network does not take them; often nothing."""
+        """Return a hint on why a network may not accept points of this type; empty if there is none."""
         if not isinstance(self.inputs, np.ndarray) or self.inputs.dtype.kind not in "iub":
             return ""
         return f"; the points are {self.inputs.dtype}: most networks need float32, scaled as in training"
@@ -167,7 +167,7 @@ class UserPoints:
 
     @property
     def picture_shape(self) -> tuple[int, int, int] | None:
-        """Return the shape of a point as a picture, channels first or last; None if it is none."""
+        """Return the shape of a point as a picture, channels first or last; None if it is not a picture."""
         pixels = self._pixels
         if isinstance(pixels, ImageFiles):
             return pixels.channels, pixels.size[1], pixels.size[0]
@@ -213,7 +213,7 @@ def load_points(path: Path, image_size: int | None = None) -> UserPoints:
     if isinstance(found, np.ndarray):
         _check_numbers(found, str(path))
         if found.ndim == 1 and found.dtype.kind == "f":
-            # A linear layer would take all of them for the features of a single point.
+            # A linear layer would treat all of them as the features of a single point.
             count = len(found)
             raise ValueError(f"{path} has the shape ({count},): save {count} points of one number as ({count}, 1)")
         return UserPoints(found)
@@ -261,7 +261,7 @@ def _loaded(path: Path) -> np.ndarray | dict[str, np.ndarray]:
     except MemoryError:
         raise ValueError(f"{path} holds more numbers than fit into memory") from None
     except Exception as error:
-        # Damage inside a zip file raises whatever its compression does.
+        # Damage inside a zip file can raise any error of its compression method.
         raise ValueError(f"{path} is not a complete {kind} file of numbers: {error}") from None
 
 
@@ -271,7 +271,7 @@ class _Refused(ValueError):
 
 def _member(members: zipfile.ZipFile, info: zipfile.ZipInfo, path: Path) -> np.ndarray:
     if not info.filename.endswith(".npy"):
-        raise _Refused(f"{path} holds {info.filename!r}, which is no array: write it with numpy.savez")
+        raise _Refused(f"{path} holds {info.filename!r}, which is not an array: write it with numpy.savez")
     with members.open(info) as file:
         return _array(file, info.file_size, f"{info.filename.removesuffix('.npy')} of {path}")
 
@@ -282,7 +282,7 @@ def _array(file: IO[bytes], size: int, what: str) -> np.ndarray:
     if dtype.kind not in "fiubUScMmV" or dtype.hasobject:
         raise _Refused(f"{what} holds {_KINDS['O']}: save numbers")
     if not all(type(length) is int and length >= 0 for length in shape):
-        raise _Refused(f"{what} declares the shape {shape}, which no array has")
+        raise _Refused(f"{what} declares the shape {shape}, which no array can have")
     promised, held = math.prod(shape) * dtype.itemsize, size - file.tell()
     if promised != held:
         text = f"{shape} of {dtype}" if len(str(shape)) < 100 else f"of {len(shape)} axes"
@@ -308,7 +308,7 @@ def _header(file: IO[bytes], what: str) -> tuple[tuple[int, ...], bool, np.dtype
     except _Refused:
         raise
     except Exception:
-        # numpy's parser of headers raises whatever Python's own tokenizer and evaluator do.
+        # numpy's parser of headers can raise any error of Python's tokenizer and evaluator.
         raise _Refused(f"{what} is not a complete .npy file of numbers: its header cannot be read") from None
 
 

@@ -48,7 +48,7 @@ class ClassScores:
     def of(cls, outputs: Float64[Tensor, "n o"], codes: Int64[Tensor, " n"], classes: np.ndarray) -> ClassScores:
         """Return how to score the given classes.
 
-        Whole numbers are numbers of outputs. Other labels are matched with the outputs that predict them, if this is
+        Integer labels are indices of outputs. Other labels are matched with the outputs that predict them, if that is
         correct for most points.
         """
         from scipy.optimize import linear_sum_assignment

@@ -160,7 +160,7 @@ class NearestPoints:
 class RowSample:
     """A random sample of rows, the same however the points are divided into batches and shards.
 
-    Row r of all points has the priority that is number r of a random stream, and the rows of smallest priority are
+    The priority of row r of all points is the r-th number of a random stream, and the rows of smallest priority are
     kept. Where the number of positions differs between batches, two rows can have the same number; then the row of the
     earlier point comes first.
     """

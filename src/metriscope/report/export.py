@@ -97,7 +97,7 @@ def _remove_unchanged(out: Path, tables: str, files: Mapping[str, str]) -> None:
     """Remove files that are still, byte for byte, what the page wrote; files that were changed are kept."""
     for file, digest in files.items():
         path = out / file
-        # Whatever stands in an index that somebody edited, no other folder is touched.
+        # An index may have been edited by hand: no other folder may be changed.
         if path.parent not in (out, out / tables):
             continue
         with suppress(OSError):

@@ -7,7 +7,7 @@ const watch = new IntersectionObserver(
 );
 document.querySelectorAll("main section[id]").forEach((section) => watch.observe(section));
 
-// A claim's own name (#C17) is as good an address as that of its fold.
+// A link to a claim's name (#C17) works like a link to its fold.
 function reveal() {
   const name = decodeURIComponent(location.hash.slice(1));
   const found = document.getElementById(name) ?? document.getElementById(`claim-${name}`);

@@ -34,7 +34,7 @@ _TELLING: Mapping[str, tuple[str, ...]] = {
     "depends": ("fails", "holds", "open"),
     "undecided": ("open", "fails", "holds"),
 }
-# A finding that surprises is told before one that confirms.
+# Surprising findings are shown before those that confirm a claim.
 _SURPRISE = ("contradicted", "depends", "supported")
 _SOURCES = {
     "Oursland 2024a": "https://arxiv.org/abs/2410.19352",
@@ -57,7 +57,7 @@ class ShownProblem:
 
 @dataclass(frozen=True)
 class FrontStudy:
-    """One study on the first page: its question, small figures, panels to try, its claims, and where the rest is."""
+    """One study on the first page: its question, small figures, panels, its claims, and where the rest is."""
 
     name: str
     title: str
@@ -166,16 +166,16 @@ def beside(evidence: Evidence) -> Beside | None:
 
 
 def deciding(claim: Claim) -> Requirement | None:
-    """Return the criterion that tells most about a verdict: for a contradicted claim the first that fails."""
+    """Return the criterion that best explains a verdict: for a contradicted claim the first that fails."""
     order = _TELLING[claim.verdict]
     measured = [each for each in claim.requirements if strip(each)] or list(claim.requirements)
     return min(measured, key=lambda each: order.index(each.state), default=None)
 
 
 def findings(claims: Iterable[Claim], most: int = 5) -> tuple[Claim, ...]:
-    """Return the claims to be told first: decided ones, one per study, the strongest and most surprising first.
+    """Return the claims to show first: decided ones, one per study, the strongest and most surprising first.
 
-    Identities are told last, since they were known to hold.
+    Identities come last, since they were known to hold.
     """
     decided = [claim for claim in claims if claim.verdict in _SURPRISE]
 
@@ -229,7 +229,7 @@ def explained(text: str) -> Markup:
 
 
 def focused(drawing: Markup) -> Markup:
-    """Return a figure as its most telling panels, which stay readable where it is small; the page can show the rest."""
+    """Return a figure reduced to its main panels, which are readable at a small size; the page can show the rest."""
     from markupsafe import Markup
 
     def narrowed(found: re.Match[str]) -> str:

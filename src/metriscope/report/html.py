@@ -45,12 +45,12 @@ _XMLNS = ' xmlns="http://www.w3.org/2000/svg"'
 # Colors of figures that are lighter on a dark page; their names are those of the variables in page.css.
 _THEMED = {"ink": INK, "muted": MUTED, "faint": FAINT, "grid": GRID, "published": "#8a2c6a"}
 _THEMED |= {f"{i}": color for i, color in enumerate(CYCLE) if color != INK}
-# What a spreadsheet takes for a formula, unless it is a number.
+# What a spreadsheet reads as a formula, unless it is a number.
 _FORMULA, _NUMBER = (
     re.compile(r"[\s\x00-\x1f]*[=+\-@\uff1d\uff0b\uff0d\uff20]."),
     re.compile(r"[+-]?[\d.,]+(e[+-]?\d+)?%?", re.I),
 )
-# Control characters, marks that reorder text, halves of characters, and what is none.
+# Control characters, marks that reorder text, halves of characters, and codes that are not characters.
 _UNSEEN = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff\ufffe\uffff]")
 _MARKS = re.compile(r"`(?P<code>[^`]+)`|\*\*(?P<bold>.+?)\*\*", re.DOTALL)
 
@@ -99,7 +99,7 @@ def render(page: Page, tables: str = "tables") -> str:
 
 
 def allowed(scripts: Iterable[str]) -> dict[str, Any]:
-    """Return our own scripts and the part of a page's policy that lets them run, and no other."""
+    """Return our scripts, and the part of a page's security policy that allows these scripts and no others."""
     from markupsafe import Markup
 
     texts = [Markup(text) for text in scripts]
@@ -160,7 +160,7 @@ def drawing(svg: str) -> Markup:
 
 
 def drawn(figure: Figure) -> Markup:
-    """Return a figure with its own title, which states what it shows, for those who do not see it."""
+    """Return a figure with its own title, which states what it shows, for readers who cannot see it."""
     from markupsafe import Markup, escape
 
     named = re.sub(
@@ -179,9 +179,9 @@ def themed(html: str) -> Markup:
 
 
 def csv_text(table: Table) -> str:
-    """Return a table in full as CSV: as its file, and as the page hands it out even where its files were left behind.
+    """Return a complete table as CSV, for its file and for the copy inside the page, which needs no other file.
 
-    Words that a spreadsheet would compute, such as ``=1+1``, get an apostrophe in front; numbers stay numbers.
+    Text that a spreadsheet would evaluate, such as ``=1+1``, get an apostrophe in front; numbers stay numbers.
     """
     frame = table.frame.rename(columns=_harmless)
     for at in range(frame.shape[1]):

@@ -1,4 +1,4 @@
-// Brings the pages of a network to life: layers to choose, points to look at, cells to read. Everything is on the page.
+// Makes the pages of a network interactive: layers to choose, points to look at, cells to read. Everything is on the page.
 const $$ = (selector, root = document) => [...root.querySelectorAll(selector)];
 const element = (tag, cls, text) => {
   const made = document.createElement(tag);
@@ -58,7 +58,7 @@ for (const panel of $$("[data-points]")) {
     if (data.labels) chosen.forEach(i => { counts[data.labels[i]] = (counts[data.labels[i]] || 0) + 1; });
     const kinds = Object.entries(counts).sort((a, b) => b[1] - a[1]).map(([name, count]) => `${count} of label ${name}`);
     const wrong = chosen.filter(i => data.wrong[i]).length;
-    const text = [`${chosen.length} points chosen`, ...kinds.slice(0, 6), ...(wrong ? [`${wrong} answered wrongly`] : [])];
+    const text = [`${chosen.length} points chosen`, ...kinds.slice(0, 6), ...(wrong ? [`${wrong} misclassified`] : [])];
     tray.append(element("p", "", `${text.join(", ")}.`));
     const list = element("div", data.tiles ? "tiles" : "rows");
     chosen.slice(0, data.tiles ? 72 : 6).forEach(i => {

@@ -23,7 +23,7 @@ __all__ = ["CLASSES", "layer_blocks", "listed_units", "shown_layers", "units_tab
 LAYERS, UNITS, COLUMNS, CLASSES = 16, 16, 48, 40
 # Rows of the table of odd units.
 ODD = 200
-# Nats on the class from which on it is worth telling where a layer's information lies.
+# With less information about the class, in nats, it is not shown where that information is.
 TELLING = 0.01
 
 

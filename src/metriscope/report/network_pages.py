@@ -1,4 +1,4 @@
-"""The page of a user's own network: findings first, then its points, its layers and units, and what was captured.
+"""The page of a user's network: findings first, then its points, its layers and units, and what was captured.
 
 Axes: N points, H bits. Large sets are shown by an even sample of points; every number states how many it uses.
 """
@@ -62,7 +62,7 @@ def inspect_page(
     announce: Callable[[str], None] = lambda line: None,
     explorer: Companion | None = None,
 ) -> Page:
-    """Return the page of one network; ``announce`` is told what is being done, ``explorer`` is a page to link to."""
+    """Return the page of one network; ``announce`` is called before each step; ``explorer`` is a page to link to."""
     found = inspected(subject, announce)
     views = PointViews(subject, _seen(found).tolist(), found.answers)
     announce("drawing the page")

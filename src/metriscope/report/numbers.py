@@ -76,7 +76,7 @@ def as_printed(x: float | None) -> str:
 
 
 def p_value(p: float | None) -> str:
-    """Return a p-value with two digits; a very small one only as that.
+    """Return a p-value with two digits, or ``< 0.001``.
 
     >>> p_value(0.0312), p_value(2e-7), p_value(1.0)
     ('0.031', '< 0.001', '1.0')

@@ -88,7 +88,7 @@ class PointViews:
         return ", ".join(parts)
 
     def wrong(self, row: int) -> bool:
-        """Return whether a point is known to be answered wrongly."""
+        """Return whether a point is known to be misclassified."""
         return self.answers is not None and self.answers.right is not None and not self.answers.right[row]
 
     def picture(self, row: int) -> str:

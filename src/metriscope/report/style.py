@@ -41,7 +41,7 @@ class _Colors(Mapping[str, str]):
             return self.own[name]
         from metriscope.nn import ACTIVATIONS
 
-        # Those without a color of their own take the cycle's in the order of the table.
+        # Activations without their own color get one of the cycle, in the order of the table.
         return self._activations().get(name) or CYCLE[list(ACTIVATIONS).index(name) % len(CYCLE)]
 
     def __iter__(self) -> Iterator[str]:

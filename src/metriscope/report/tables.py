@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["Column", "Grid", "Heading", "cell", "grid"]
 
 _EXPONENT = re.compile(r"e([+-]\d+)$")
-# What may stand in a cell that should line up as a number, "96.62 ± 0.17" and "3 min 05 s" included.
+# A cell that is aligned as a number, "96.62 ± 0.17" and "3 min 05 s" included.
 _NUMERIC = re.compile(r"[\d\s.,:/±×%<>≤≥≈∞+−–\[\]()⁻⁰¹²³⁴-⁹]+( ?(µs|ms|s|min|h)\b[\d ]*)*")
 _NAMED = {"seconds": seconds, "as printed": as_printed, "p": p_value}
 _P_VALUE = re.compile(r"(.* )?(p|holm)\b( \(.*|, .*)?", re.IGNORECASE)

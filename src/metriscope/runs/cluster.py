@@ -41,13 +41,13 @@ class ClusterSettings:
     cpus, gpus : float
         What a job is given; a job uses as many threads as CPUs.
     retries : int
-        How often a job is begun again after its node or worker was lost.
+        How many times a job is restarted after its node or worker is lost.
     in_flight : int, optional
-        Largest number of tasks that are sent and not back; by default twice as many as can run.
+        Largest number of tasks that are sent and not finished; by default twice as many as can run at once.
     shared : bool
-        Whether workers write to the store themselves, which then is a folder that all nodes see under one path.
+        Whether workers write to the store themselves; its folder must have the same path on all nodes.
     slice_seconds : float
-        Time after which an unfinished job reports its progress and hands in its checkpoint.
+        Time after which an unfinished job reports its progress and returns its checkpoint.
 
     Examples
     --------
@@ -90,7 +90,7 @@ class Pool(Protocol):
         """Return the answer, or raise what the job raised."""
 
     def cancel(self, handle: Any) -> None:
-        """Give up a request."""
+        """Cancel a request."""
 
 
 @dataclass
@@ -229,7 +229,7 @@ class RayPool:
         return self.task.remote(request, dict(checkpoints))
 
     def ready(self, handles: list[Any], seconds: float) -> list[Any]:
-        """Return the tasks that are done, after waiting so long for the first."""
+        """Return the finished tasks, after waiting at most ``seconds`` for the first."""
         import ray
 
         found, _ = ray.wait(handles, num_returns=1, timeout=seconds)
@@ -286,7 +286,7 @@ def opened(settings: ClusterSettings | None) -> Iterator[Executor]:
 
 
 def _connect(settings: ClusterSettings) -> None:
-    """Connect to a cluster; nothing is opened to other machines, shown on a web page, or reported to anybody."""
+    """Connect to a cluster; one started here has only the loopback address, no dashboard and no usage statistics."""
     where = settings.address
     if where not in ("local", "auto"):
         host, port = _host_and_port(where)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["from_json", "from_parquet", "from_tensors", "header", "to_json", "to_parquet", "to_tensors"]
 
-# The numbers that JSON has no word for, by repr.
+# The numbers that JSON cannot represent, by their repr.
 _UNDEFINED = ("nan", "inf", "-inf")
 
 
@@ -44,7 +44,7 @@ def _undefined(fields: dict[str, Any]) -> Any:
     if fields.keys() != {"$float"}:
         return fields
     if fields["$float"] not in _UNDEFINED:
-        raise Damage("not JSON as it was written: its '$float' is no number")
+        raise Damage("not JSON as it was written: its '$float' is not one of the allowed numbers")
     return float(fields["$float"])
 
 

@@ -129,7 +129,7 @@ def _decoded(value: Any, arrays: Mapping[str, Tensor], known: Mapping[str, type]
     if kind == "words":
         words = np.array(_decoded(content[1], arrays, known), dtype=object)
         dtype = _dtype(content[0], "OUS")
-        # A width that no word has would only take memory.
+        # The width is that of the longest word: a larger one would only take memory.
         return words.astype(dtype if dtype.kind == "O" else f"{dtype.str[0]}{dtype.kind}")
     parts = _decoded(content[1] if kind == "record" else content, arrays, known)
     if kind == "record":

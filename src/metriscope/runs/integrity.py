@@ -82,7 +82,7 @@ def _signed(fields: Mapping[str, Any]) -> dict[str, str]:
 
 
 def read_manifest(folder: Path) -> dict[str, Any]:
-    """Return the entries of a folder's manifest by file name; raise ``Damage`` if it is not the folder's own.
+    """Return the entries of a folder's manifest by file name; raise ``Damage`` if it belongs to another folder.
 
     A manifest that is not signed with the key raises ``StoreError`` instead: the key may be wrong, not the run.
     """
@@ -134,7 +134,7 @@ def read_fields(data: bytes) -> dict[str, Any]:
 
 
 def _nested(value: Any, depth: int) -> bool:
-    """Return whether a value is nested deeper than this, which whoever prints it could not follow."""
+    """Return whether a value is nested deeper than ``depth``; printing such a value could fail."""
     if not isinstance(value, dict | list):
         return False
     return depth < 1 or any(_nested(one, depth - 1) for one in (value.values() if isinstance(value, dict) else value))
@@ -170,7 +170,7 @@ def run_folders(root: Path) -> list[Path]:
 
 
 def fingerprint(root: Path) -> str:
-    """Return the SHA-256 of all manifests: kept elsewhere, it tells whether any run was changed, added or removed."""
+    """Return the SHA-256 of all manifests: compared with a copy, it shows if any run was changed, added or removed."""
     found = hashlib.sha256()
     for folder in run_folders(root):
         with suppress(Damage, OSError):

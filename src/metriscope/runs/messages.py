@@ -1,7 +1,7 @@
-"""What a driver and a worker on another machine say to each other: JSON, and the bytes of files of the store.
+"""The messages between a driver and a worker on another machine: JSON, and the bytes of files of the store.
 
-A job crosses as the name of its class and its fields, work as the name of the function that begins or computes it. So
-both sides need the same code, and nothing that is sent is code.
+A job is sent as the name of its class and its fields, work as the name of the function that begins or computes it. So
+both sides need the same code, and no code is sent.
 """
 
 from __future__ import annotations
@@ -138,7 +138,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Reply:
-    """What a worker has to say, by the address of each job.
+    """A worker's answer to the driver, by the address of each job.
 
     Parameters
     ----------

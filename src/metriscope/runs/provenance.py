@@ -18,9 +18,9 @@ __all__ = ["DECISIVE", "FORMAT", "provenance", "same_kind", "together"]
 # To be increased when the format of runs or checkpoints changes.
 FORMAT = 2
 _PACKAGES = ("metriscope", "torch", "numpy", "scipy", "numba", "scikit-learn", "numkong", "pyarrow", "pandas")
-# Packages whose version decides the bits of a result.
+# Packages whose version affects the bits of a result.
 DECISIVE = ("metriscope", "torch", "numpy", "scipy", "numba", "scikit-learn", "pyarrow", "pandas")
-# What chooses other vector code than that of the processor.
+# Environment variables that choose vector code other than the processor's.
 _KERNELS = ("METRISCOPE_PLAIN_KERNELS", "NUMBA_CPU_NAME", "NUMBA_CPU_FEATURES", "NUMBA_ENABLE_AVX")
 _THREADS = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS")
 # The levels of the x86-64 psABI, with the flags that each adds to the one below, as Linux names them.

@@ -24,7 +24,7 @@ SAVING_SHARE = 0.02
 
 
 def checkpoint_seconds() -> float:
-    """Return the seconds between two checkpoints, as the environment sets them; raise if it sets no number."""
+    """Return the seconds between two checkpoints, which the environment can set; raise if it sets no valid number."""
     given = os.environ.get(CHECKPOINT_SECONDS, "")
     try:
         seconds = float(given or DEFAULT_CHECKPOINT_SECONDS)
@@ -157,9 +157,9 @@ class _OutOfTime(Exception):
 
 @dataclass
 class Running:
-    """A pass in progress: resumed from checkpoints, saved now and then, stored at the end.
+    """A pass in progress: resumed from checkpoints, saved at intervals, stored at the end.
 
-    ``due`` is called when the pass has begun, so that beginning never uses up a short slice of time.
+    ``due`` is called when the pass has begun, so that the time to begin does not count toward the slice of time.
     """
 
     store: Store

@@ -170,7 +170,7 @@ class Store:
             return list(problems(self.root))
 
     def fingerprint(self) -> str:
-        """Return the SHA-256 of all manifests: kept elsewhere, it tells whether any run has changed since."""
+        """Return the SHA-256 of all manifests: compared with a copy, it shows whether any run has changed."""
         with explained(f"read {self.root}"):
             return fingerprint(self.root)
 
@@ -187,16 +187,16 @@ class Store:
                     _released(lock, path)
 
     def repair(self) -> list[Problem]:
-        """Sweep, and move whatever :meth:`verify` finds to ``damaged/``; return what is still wrong.
+        """Remove temporary files, move what :meth:`verify` finds to ``damaged/``, and return what is still wrong.
 
-        Of a run in which nothing but an extra file is wrong, only that file is moved. Any other run has to be computed
+        If the only problem of a run is an extra file, only that file is moved. Any other run has to be computed
         again.
         """
         self.sweep()
         with explained(f"repair {self.root}"):
             for problem in list(problems(self.root)):
                 if problem.reason.startswith(UNREADABLE):
-                    continue  # says nothing about the file
+                    continue  # the file itself may be intact
                 path = self.root / problem.path
                 home = self._home(problem.address) if problem.address else path
                 inside = home in path.parents and problem.reason != EXTRA

@@ -166,7 +166,7 @@ def _cross_entropy(distances: Floats, batch: Examples) -> tuple[float, Floats]:
 
 
 def _squared_error(network: PrototypeNetwork, distances: Floats, batch: Examples) -> tuple[float, Floats, list[Floats]]:
-    """Return half the summed squared error, and its derivatives by distances and output's arrays."""
+    """Return half the summed squared error, and its derivatives with respect to distances and output layer."""
     weight, bias = network.output
     error = distances @ weight + bias - batch.y
     weighted = error * batch.weight[:, None]

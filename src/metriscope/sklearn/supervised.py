@@ -61,7 +61,7 @@ class DistanceClassifier(ClassifierMixin, PrototypeEstimator):  # type: ignore[m
     tol : float
         By how much a loss must be lower to count as an improvement.
     warm_start : bool
-        Whether ``fit`` continues from the last fit instead of starting anew.
+        Whether ``fit`` continues from the last fit instead of from a new network.
     verbose : bool
         Whether to show a progress bar.
     random_state : int, numpy.random.RandomState or None

@@ -1,13 +1,16 @@
 """What a study is: a package with the same six modules, each with one job.
 
 - ``plan``: options and jobs, as frozen dataclasses; imports nothing slow, so that invalid options are rejected
-immediately. - ``train``: what a job computes. - ``measure``: turns stored runs into tidy tables and arrays. -
-``judge``: the claims, as criteria on those tables. - ``figures``: draws the tables. - ``page``: arranges tables,
-figures and verdicts in sections of the report.
+  immediately.
+- ``train``: what a job computes.
+- ``measure``: turns stored runs into tidy tables and arrays.
+- ``judge``: the claims, as criteria on those tables.
+- ``figures``: draws the tables.
+- ``page``: arranges tables, figures and verdicts in sections of the report.
 
-A study of several experiments has one module for each further one. It reads top to bottom: what it computes, what it
-measures, its criteria, its figures, its part of the page. If that is more than 400 lines, criteria, figures and page
-are in a second module, ``<experiment>_page``. Specifications for which ``plan`` has no room are in ``experiments`` (and
+Each further experiment of a study has a module of its own, in this order: what it computes, what it measures, its
+criteria, its figures, its part of the page. If that is more than 400 lines, criteria, figures and page are in a second
+module, ``<experiment>_page``. Specifications that would make ``plan`` too long are in ``experiments`` (and
 ``networks``), which import nothing slow either. Data flows one way, from ``plan`` to ``page``: nothing trains in
 ``measure``, and nothing measures in ``figures`` or ``page``.
 """

@@ -133,7 +133,7 @@ def _ranks(table: pd.DataFrame) -> Table:
     frame.loc["critical difference"] = pd.Series(distances)
     note = (
         "Average rank over data sets, 1 is best. Two heads whose ranks differ by more than the critical difference are "
-        "told apart by Nemenyi's test at the 5 % level."
+        "significantly different by Nemenyi's test at the 5 % level."
     )
     formats = dict.fromkeys(columns, ".1f")
     return Table("heads-ranks", "Ranks", frame.rename_axis("head").reset_index(), note, formats)

@@ -1,6 +1,6 @@
 """Compute stored runs again from their specifications, and compare: ``metriscope runs verify --recompute N``.
 
-Bits are compared where the run was computed by the same versions on the same kind of processor; where not, numbers are
+Bits are compared where the run was computed by the same versions on the same kind of processor; otherwise numbers are
 compared within a tolerance, because the rounding of sums differs. The outcome says which.
 """
 
@@ -28,8 +28,8 @@ from metriscope.runs.store import Store
 
 __all__ = ["TOLERANCE", "Recomputed", "recomputable", "recompute", "recomputed"]
 
-# Of the largest value in the same tensor or column. Trainings are chaotic: on another processor the difference of one
-# rounding grows with every step, so that a longer training may differ by more and be right.
+# A share of the largest value in the same tensor or column. Trainings are chaotic: on another processor a difference in
+# rounding grows with every step, so a longer training may differ by more although it is correct.
 TOLERANCE = 1e-3
 _HERE = "metriscope.studies"
 # What computes each kind of run: a Work, or a function of the job, or of the job and the run of its training. Other
@@ -57,7 +57,7 @@ _READINGS = {
 
 @dataclass(frozen=True)
 class Recomputed:
-    """What came of computing one run again.
+    """The outcome of computing one run again.
 
     Parameters
     ----------
@@ -95,7 +95,7 @@ def recomputable(store: Store) -> list[Run]:
 
 
 def recompute(store: Store, count: int, announce: Callable[[str], None], path: Path) -> list[Recomputed]:
-    """Compute ``count`` random runs again, write what came of it to ``path``, and return those that differ.
+    """Compute ``count`` random runs again, write the outcomes to ``path``, and return those that differ.
 
     ``announce`` is called with a line on each run as soon as it is compared.
     """
@@ -143,7 +143,7 @@ def _asked(run: Run, store: Store) -> tuple[Work, Any]:
     found = getattr(import_module(f"{_HERE}.{module}"), name)
     job = _rebuilt(run.spec)
     if address(job) != run.address:
-        raise ValueError("this version has no job of its specification")
+        raise ValueError("no job of this version has its specification")
     if isinstance(found, Work):
         return found, job
     if run.kind in _TRAININGS:
@@ -155,7 +155,7 @@ def _asked(run: Run, store: Store) -> tuple[Work, Any]:
 
 
 def _rebuilt(value: Any) -> Any:
-    """Return the job that a specification is of: lists were tuples, and a mapping with a kind was a dataclass."""
+    """Return the job that a specification describes: lists become tuples, and mappings with a kind dataclasses."""
     if isinstance(value, list):
         return tuple(map(_rebuilt, value))
     if not isinstance(value, dict):

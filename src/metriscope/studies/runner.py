@@ -104,7 +104,7 @@ def _reproduce(
 
 @dataclass
 class _Series:
-    """Studies that are run one after the other, and what has come of them so far."""
+    """Studies that are run one after the other, and their results so far."""
 
     asked: Mapping[str, Any]
     plans: Mapping[str, StudyPlan]
@@ -142,7 +142,7 @@ class _Series:
         except KeyboardInterrupt:
             from metriscope.runs import Deadline
 
-            self.announce("stopping: writing the report of what is there (a second Ctrl-C ends at once)")
+            self.announce("stopping: writing the report of the finished runs (a second Ctrl-C exits immediately)")
             # From here on nothing is computed, and what is stored is shown.
             self.stopped, self.driver = True, replace(self.driver, deadline=Deadline(0.0))
             return run_study(own, plan, self.driver)
@@ -154,7 +154,7 @@ class _Series:
 
         ledger, where, profile = whole(self.claims, self.unfinished), self._where(), _profiles(self.asked)
         sections = (*self.sections, Section("Every verdict", (verdict_table(ledger),)))
-        # The figures to try are in the appendix too, beside the numbers they are made of.
+        # The interactive figures are in the appendix too, beside the numbers they are made of.
         tried = {"script": theory.script(), "style": theory.style()} if any(one.panels for one in self.fronts) else {}
         heading = f"{', '.join(self.asked)} · {profile} profile"
         page = Page("Metriscope: every number", heading, sections, where, ledger, **tried)
@@ -215,7 +215,7 @@ def _data_names(spec: Any) -> Iterator[str]:
     """Yield the names of the data sets that a specification names, anywhere in it."""
     if isinstance(spec, Mapping):
         name = spec.get("data") or (spec.get("name") if {"train", "test"} <= set(spec) else None)
-        # A folder of the user's own is known by its last name.
+        # A user's folder is shown by the last part of its path.
         if isinstance(name, str):
             yield Path(name).name
         for value in spec.values():

@@ -3,7 +3,7 @@
 Axes: B blocks of R rows, D features (followed by the constant 1, then by zeros), K units. Weight and bias of a network
 form one ``(K, D)`` array of homogeneous hyperplanes, so that one product serves both.
 
-Each network is trained on its own, in one thread, so its weights are bit-identical alone or beside others.
+Each network is trained in one thread, so its weights are bit-identical whether it is trained alone or with others.
 """
 
 from __future__ import annotations

@@ -213,7 +213,7 @@ def test_a_small_plan_is_measured_judged_and_shown(small):
     assert own.loc["Clusters", "share of training to the loss"] == rows["share"].mean()
     assert own.loc["Clusters", "directions kept"] == rows["kept"].mean()
     text, shown, _ = sections(asked, results, ())
-    assert "not at hand: letter" in text.blocks[0].text
+    assert "not available: letter" in text.blocks[0].text
     assert [block.name for block in shown.blocks if hasattr(block, "name")] == [
         "starts-losses", "starts-curves", "starts-mixture-ranks", "starts-gaussian-2", "starts-mixture",
     ]  # fmt: skip

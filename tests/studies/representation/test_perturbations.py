@@ -264,5 +264,5 @@ def test_without_replayed_networks_c17_is_judged_on_the_same_networks_from_start
     (claim,) = [claim for claim in judge(STATEMENTS, tables) if claim.id == "C17"]
     assert claim.strength == "hint"
     assert all(requirement.state != "open" or "not run" not in requirement.text for requirement in claim.requirements)
-    assert "No replayed network is at hand" in claim.reason
+    assert "No replayed network is available" in claim.reason
     assert {row.source for row in claim.evidence} == {"Oursland 2024b", ""}

@@ -367,7 +367,7 @@ def scramble_header(path):
             "index.json: edited: its content does not match its SHA-256",
         ),
         *(
-            (lambda path, change=change: edit_layer(path, **change), "index.json: a layer or a shard is not one .*")
+            (lambda path, change=change: edit_layer(path, **change), "index.json: a layer or a shard is not valid.*")
             for change in (
                 {"width": -8},
                 {"width": 10**400},
@@ -380,8 +380,8 @@ def scramble_header(path):
                 {"shape": [1]},
             )
         ),
-        (lambda path: edit_shard(path, file="../saved/" + FIRST), "index.json: a layer or a shard is not one .*"),
-        (lambda path: edit_shard(path, file="\0"), "index.json: a layer or a shard is not one .*"),
+        (lambda path: edit_shard(path, file="../saved/" + FIRST), "index.json: a layer or a shard is not valid.*"),
+        (lambda path: edit_shard(path, file="\0"), "index.json: a layer or a shard is not valid.*"),
         (lambda path: edit_index(path, layers=[{"name": "act"}]), "index.json: fields are missing"),
         (lambda path: edit_index(path, shards=[]), "index.json: fields are missing"),
         (lambda path: edit_index(path, points=5), "index.json lists 5 points, its shards hold 12"),

@@ -12,7 +12,7 @@ function make(tag, attributes = {}, ...children) {
 
 const FORMATS = [0, 1, 2].map((digits) => new Intl.NumberFormat("en-GB", { minimumFractionDigits: digits, maximumFractionDigits: digits }));
 
-/** A number as it is read, with a true minus and 0 to 2 decimals; what rounds to nought has no sign. */
+/** A number as text, with a minus sign and 0 to 2 decimals; a number that rounds to zero has no sign. */
 function say(value, digits = 0) {
   return FORMATS[digits].format(value).replace(/^-(?=[0.]*$)/, "").replace("-", "\u2212");
 }
@@ -33,7 +33,7 @@ function values(records, key) {
   return [...new Set(records.map((record) => record.choices[key]))];
 }
 
-/** The scene that has all of ``wanted``, or most of it, and as much of what is shown now as can be. */
+/** The scene with all of the ``wanted`` choices, or most of them, and with as many of the current ones as possible. */
 function nearestScene(records, wanted, current) {
   const agree = (choices, others) => Object.keys(others).filter((key) => choices[key] === others[key]).length;
   const score = ({ choices }) => agree(choices, wanted) * 100 + agree(choices, current);
@@ -149,7 +149,7 @@ function buildLayer(layer, weight, change) {
   return { element, slider, shown, differ, context: canvas.getContext("2d"), inks: {} };
 }
 
-/** The words below the rows: how the VQ distance comes about. */
+/** The text below the rows: how the VQ distance is computed. */
 function sumText(counts, weights, total) {
   const terms = counts.map((count, l) => (weights[l] === 1 ? say(count) : `${say(weights[l], 1)} \u00d7 ${say(count)}`));
   return `VQ distance ${terms.length > 1 || weights[0] !== 1 ? `${terms.join(" + ")} = ` : ""}${sayCount(total)}`;

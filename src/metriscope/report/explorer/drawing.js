@@ -104,7 +104,7 @@ function shadeRegions(context, scene, regions, at) {
   context.fill();
 }
 
-/** A line through places, given as x and y by turns. */
+/** A line through places, given as alternating x and y. */
 function traceWay(context, places, at) {
   context.beginPath();
   for (let i = 0; i < places.length; i += 2) context.lineTo(at.x(places[i]), at.y(places[i + 1]));

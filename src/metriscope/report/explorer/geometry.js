@@ -8,7 +8,7 @@ function decode([kind, text]) {
   return new KINDS[kind](bytes.buffer);
 }
 
-/** Where each layer lies within a region's words. */
+/** The position of each layer's words within those of a region. */
 function layerSpans(layers) {
   let word = 0;
   return layers.map(([name, width]) => {
@@ -55,7 +55,7 @@ function boundingBoxes({ vertices, corners, starts, count }) {
   return boxes;
 }
 
-/** The shared edges: their two regions and two vertices, four numbers an edge. */
+/** The shared edges: their two regions and two vertices, four numbers per edge. */
 function sharedEdges({ vertices, corners, starts, count }) {
   const open = new Map(), edges = [];
   for (let r = 0; r < count; r++) {
@@ -139,7 +139,7 @@ function vqFrom(scene, region, weights, out) {
   return largest;
 }
 
-/** The largest of all distances, from a few regions' distances to all: exact for whatever obeys the triangle inequality.
+/** The largest of all distances, from a few regions' distances to all: exact if the triangle inequality holds.
     ``measure`` writes the distances from a region and returns the largest. Seen from a region in the middle, two regions
     no farther than half the largest distance found so far cannot be farther apart than that. */
 function diameter(count, measure) {
@@ -265,7 +265,7 @@ function shortestWay(scene, steps, start, from, to) {
   return way;
 }
 
-/** Where a way crosses its edges, pulled tight like a string: x and y by turns, both ends included. */
+/** Where a way crosses its edges, pulled tight like a string: alternating x and y, both ends included. */
 function tighten({ vertices, graph: { edges } }, crossed, from, to) {
   const places = [from.x, from.y], ends = (e) => [2 * edges[e + 2], 2 * edges[e + 3]];
   for (const e of crossed) {

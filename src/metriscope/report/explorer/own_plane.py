@@ -1,4 +1,4 @@
-"""The explorer of a user's own network, on the plane through three of the user's own points."""
+"""The explorer of a user's network, on the plane through three of the user's points."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def explorer_of(subject: Subject, announce: Callable[[str], None] = lambda line:
 def three_points(subject: Subject) -> np.ndarray:
     """Return the rows of three points with different patterns, near to each other, of three labels if there are.
 
-    Near points of different labels show where the network tells the labels apart.
+    Near points of different labels show where the network separates the labels.
     """
     rows = subject.shown_rows()
     kernel = vq_kernel(subject.patterns[rows]).astype(np.float64)

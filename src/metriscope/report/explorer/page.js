@@ -1,7 +1,7 @@
-/* The page: what is shown, what the hand does, and one frame at a time. */
+/* The page: its state, its controls, and the drawing of each frame. */
 
-const CAP = 540; // pixels of a raster's side: finer would not be seen, and would cost frames
-const STILL = 6; // pixels a press may stray and still pin
+const CAP = 540; // pixels of a raster's side: finer rasters look the same and take longer to draw
+const STILL = 6; // pixels that the pointer may move during a press that pins
 const data = JSON.parse(document.getElementById("data").textContent);
 const palette = new Uint32Array(decode(data.palette).buffer);
 const built = new Map(), times = [];
@@ -65,7 +65,7 @@ function weigh(weights) {
   request();
 }
 
-/** The side of a square on the page; those that a phone does not show have none. */
+/** The side of a square on the page; a panel that is hidden on a phone has none. */
 const wide = () => Math.max(1, ...panels.map((panel) => panel.field.clientWidth));
 
 /** Take sizes and colors from the page, then draw all that does not move. */
@@ -203,7 +203,7 @@ function listenToPointer(canvas) {
   canvas.addEventListener("pointercancel", () => { press = null; });
 }
 
-/** A finger drags the ring by what lies over it, and scrolls the page by anything else. */
+/** A finger on the ring drags it; elsewhere it scrolls the page. */
 function listenToGrip({ grip, marks }) {
   let held = false;
   grip.addEventListener("pointerdown", (event) => { held = true; grip.setPointerCapture(event.pointerId); });
@@ -211,7 +211,7 @@ function listenToGrip({ grip, marks }) {
   for (const name of ["pointerup", "pointercancel"]) grip.addEventListener(name, () => { held = false; remember(); });
 }
 
-/* The address of the page keeps the network, the ring and the cross. */
+/* The URL of the page stores the network, the ring and the cross. */
 
 function remember() {
   clearTimeout(state.writing);
@@ -233,7 +233,7 @@ function recall() {
   request();
 }
 
-/* Presets: of a sample of pairs of regions, the one that shows a point best. */
+/* Presets: from a sample of pairs of regions, the pair that best illustrates a statement. */
 
 const deep = ({ layers }) => layers.length > 1;
 const PRESETS = [
@@ -298,7 +298,7 @@ function select(choices) {
   return { ...data.scenes[index].choices };
 }
 
-/* Asked by tests and by the curious, in the browser's console */
+/* For tests, and for use in the browser's console */
 
 function distances(points) {
   const { scene, point } = state;

@@ -54,7 +54,7 @@ class Scene:
 
 
 def check_together(scenes: Sequence[Scene]) -> None:
-    """Check that one page can tell the scenes apart: the same attributes, no two with equal choices."""
+    """Check that one page can distinguish the scenes: the same attributes, and no two with equal values."""
     if not scenes:
         raise ValueError("an explorer page needs at least one scene, got none")
     keys = list(scenes[0].choices)

@@ -81,7 +81,7 @@ _PARTS = ("geometry.js", "drawing.js", "controls.js", "page.js")
 def explorer_page(scenes: Sequence[Scene], title: str = "How far is it, for a network?", back: str = "") -> str:
     """Return an HTML document that shows ``scenes``; the same scenes give the same bytes.
 
-    ``back``: the page beside it to which it links, if any.
+    ``back`` is the page that it links to, if any.
     """
     check_together(scenes)
     from markupsafe import Markup

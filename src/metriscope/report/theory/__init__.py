@@ -1,4 +1,4 @@
-"""Figures to try on a page: a network that loses a direction, the scale of a kernel, perturbed units."""
+"""Interactive figures for a page: a network that loses a direction, the scale of a kernel, perturbed units."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ builders["lost-direction"] = (root, data) => {
     deviations[axis] = Math.max(0.02 * reach, Math.hypot(u, w));
     state.cloud.angle = Math.atan2(w, u) - (axis * Math.PI) / 2;
   }));
-  /* A unit's first dot slides its line; its second, where the unit reads 1, turns it and sets how steep it is. */
+  /* A unit's first dot slides its line; its second, where the unit reads 1, rotates it and sets its slope. */
   [0, 3].forEach((first, k) => {
     const unit = () => state.start.slice(first, first + 3);
     addHandle(`line of unit ${k + 1}`, "unit", () => state.foot[k], (a, b) => {

@@ -1,6 +1,6 @@
-"""Figures to try, each made of numbers that a study measured: they show in a browser what its claims are about.
+"""Interactive figures made from numbers that a study measured: they show in a browser what its claims are about.
 
-A panel holds its data as JSON, one sentence that says what to do, and the same in words for those who cannot try it.
+A panel holds its data as JSON, one instruction, and a description in words for readers who cannot use the figure.
 Axes: N points, K units, L levels.
 """
 
@@ -128,7 +128,7 @@ def kernel_scale(
     forms: Mapping[str, tuple[str, float, float]],
     words: str,
 ) -> Panel:
-    """Return the panel in which the scale of heat kernels slides.
+    """Return the panel in which a slider sets the scale of heat kernels.
 
     ``depths`` names the networks of a pair; ``forms`` maps a form of kernel to its formula and its range of scales.
     """
@@ -149,12 +149,12 @@ def kernel_scale(
         "Slide σ²: the black kernel widens over the distances of pairs of images, and the cosine of the two networks' "
         "kernels follows it."
     )
-    return _panel("kernel-scale", ("Slide σ² and watch the cosine change its mind", instruction, words), data)
+    return _panel("kernel-scale", ("Slide σ² and watch the cosine reverse its answer", instruction, words), data)
 
 
 @dataclass(frozen=True)
 class PerturbedNetwork:
-    """How many images a network gets right: at each level with one unit perturbed, and with all of them.
+    """How many images a network classifies correctly at each level: with one unit perturbed, and with all units.
 
     ``one`` and ``every`` are by kind of perturbation; ``published`` holds printed levels and accuracies in per cent.
     """
@@ -188,7 +188,7 @@ def perturbation(
         "images": images,
     }
     instruction = (
-        "Choose what is done to the hidden units, to all or to one, and slide its level: the left drawing shows the "
-        "unit, the right one the accuracy. Hollow diamonds are printed, for all units at once."
+        "Choose a perturbation of all hidden units or of one, and slide its level: the left drawing shows the "
+        "unit, the right one the accuracy. Hollow diamonds are the published values, for all units at once."
     )
     return _panel("perturbation", ("Perturb units and watch accuracy", instruction, words), data)

@@ -1,4 +1,4 @@
-/* What the figures to try share: elements, numbers as they are read, axes, controls, handles for every hand. */
+/* What the interactive figures share: elements, numbers as text, axes, controls, handles. */
 
 const theory = {}, builders = {};
 const space = (() => {

@@ -46,8 +46,9 @@ def rank_figure(name: str, heading: str, ranking: Ranking, titles: Sequence[str]
     ax.set_yticks(np.arange(len(titles)), [titles[place] for place in order])
     ax.set(xlabel=f"average rank by {score} (1 is best)")
     caption = (
-        f"{group} in the band are not told apart from the best by Nemenyi's test at the level {ranking.alpha:.0%} "
-        f"(critical difference {ranking.critical_difference:.2f}; Friedman's p = {ranking.p_value:.2g})."
+        f"{group} in the band do not differ significantly from the best by Nemenyi's test at the level "
+        f"{ranking.alpha:.0%} (critical difference {ranking.critical_difference:.2f}; "
+        f"Friedman's p = {ranking.p_value:.2g})."
     )
     return Figure(name, heading, to_svg(drawing, name), caption)
 
@@ -61,7 +62,7 @@ def ranks(table: pd.DataFrame, contest: str) -> Figure | None:
     count = len(means(table[table["counted"]], contest, "accuracy"))
     tied = int((ranking.ranks <= ranking.ranks.min() + ranking.critical_difference).sum())
     best = named(names[int(ranking.ranks.argmin())])
-    heading = f"{CONTESTS[contest].title}: {tied} of {len(names)} are not told apart from the best, {best}"
+    heading = f"{CONTESTS[contest].title}: {tied} of {len(names)} do not differ significantly from the best, {best}"
     group = f"Average over {count} data sets. Entries"
     return rank_figure(
         f"contest-{contest}-ranks", heading, ranking, [named(name) for name in names], "test accuracy", group
@@ -69,7 +70,7 @@ def ranks(table: pd.DataFrame, contest: str) -> Figure | None:
 
 
 def shares(table: pd.DataFrame) -> Figure | None:
-    """Draw the accuracy against the share of Abs units, less that of ReLU alone, one line per data set."""
+    """Draw the accuracy minus that of ReLU alone against the share of Abs units, one line per data set."""
     rows = matching(table, contest="mixtures")
     pure = {e.name: e.share for e in CONTESTS["mixtures"].entries if e.hidden == 64 and not e.rewritten}
     if rows.empty or not set(pure) <= set(rows["entry"]):
@@ -124,7 +125,7 @@ def reliability_diagram(bins: pd.DataFrame) -> Figure | None:
     legend(axes.flat[0], "upper left")
     caption = (
         f"Test points of {rows['data'].nunique()} data sets and all starts in bins of confidence, of at least {LEAST} "
-        "points. On the gray line confidence equals accuracy; below it a classifier is too sure."
+        "points. On the gray line confidence equals accuracy; below it a classifier is overconfident."
     )
     name, off = "contest-reliability", {}
     for scaled, part in rows[rows["entry"].isin(SHOWN)].groupby("scaled"):

@@ -31,7 +31,7 @@ HALF, AHEAD = 0.5, 0.1
 NEARER = "Closer to the mean than to where it began."
 POINTS = "About two standard deviations of a network's accuracy over seeds (0.17 points in the paper)."
 ORDER = "Halfway between an order that has nothing to do with the other, 0, and the same order, 1."
-TENTH = "A tenth of the way from no relation to the same order: less is nothing that the simpler distance lacks."
+TENTH = "A tenth of the way from no relation to the same order: a smaller gain adds little to the simpler distance."
 SIGNS = {True: "Neg networks", False: "networks without Neg"}
 TARGETS = {True: "mean of its class", False: "mean of the other classes"}
 # The variants with trained centers, and the same with alpha frozen, by the learning rate of the centers.
@@ -43,7 +43,7 @@ _on_starts = partial(Criterion, units="starts", paired=True)
 # Heads that measure distances to trained prototypes; and within how many points they match a linear head.
 DISTANCE_HEADS = ("offset-l2", "rbf", "mahalanobis")
 MATCH, GAIN = 1.0, 0.2
-MATCHING = "A tenth of a typical error rate of these classifiers, 10 %: whoever changes heads would not notice less."
+MATCHING = "A tenth of a typical error rate of these classifiers, 10 %: a user who changes heads would not notice less."
 WORTH = "A gain that costs a further term in the loss, or another activation, must exceed the noise of tuning."
 
 
@@ -77,9 +77,9 @@ def _learned(level: str, trained: str, flat: str) -> tuple[Criterion, ...]:
                    Above(HALF), ORDER, level=level),
         _on_starts("rank correlation of outputs with the Mahalanobis distance of their class", own("own"), Above(HALF),
                    ORDER, level=level),
-        _on_starts("the same less that with the Euclidean distance to the class mean", own("own"), Above(AHEAD), TENTH,
+        _on_starts("the same minus that with the Euclidean distance to the class mean", own("own"), Above(AHEAD), TENTH,
                    minus=own("euclid"), level=level),
-        _on_starts("the same less that with the Mahalanobis distances of the other classes", own("own"), Above(AHEAD),
+        _on_starts("the same minus that with the Mahalanobis distances of the other classes", own("own"), Above(AHEAD),
                    TENTH, minus=own("other"), level=level),
     ]  # fmt: skip
     return tuple(found)

@@ -274,7 +274,9 @@ def accuracies(table: pd.DataFrame) -> Figure:
         parts = {v: matching(table, network=network, variant=v)["test_accuracy"].to_numpy() for v in TITLES}
         strip(ax, {TITLES[v]: values for v, values in parts.items() if len(values)}, colors)
         ax.set(title=title(network), xlabel="test accuracy, %")
-    caption = "Each dot is a start; the large dot is the mean, the line its 95 % interval (of under five: their range)."
+    caption = (
+        "Each dot is a start; the large dot is the mean, the line its 95 % interval, or the range of fewer than five."
+    )
     return Figure("offset-accuracies", "What training μ and α changes", to_svg(drawing, "offset-accuracies"), caption)
 
 

@@ -51,16 +51,16 @@ TEXTS: Mapping[str, str] = {
     "few": "The same with 5, 20 or 100 training points per class.",
     "sequences": "Linear and OffsetL2 behind a one-dimensional convolutional and a recurrent encoder (GRU).",
     "penalties": (
-        "A term is added to the loss that asks the hidden layer for orthogonal directions, white activations or spread "
-        "hyperplanes. Its strength is tuned together with the learning rate, so a penalty may try more settings than "
+        "A term in the loss rewards orthogonal directions, whitened activations or spread hyperplanes of the hidden "
+        "layer. Its strength is tuned together with the learning rate, so a penalty may try more settings than "
         "no penalty does; no penalty is not among its settings. Two columns describe the hidden layer: the mean "
-        "absolute cosine between units and the principal axes that they are matched to, and the share of the "
-        "directions that so many units can measure which are not lost."
+        "absolute cosine between units and the principal axes that they are matched to, and the share of directions "
+        "that are not lost, of all that this number of units can measure."
     ),
     "mixtures": (
-        "Hidden layers of which a share is Abs and the rest ReLU. With {hidden} units each they have the same number "
-        "of parameters and of hyperplanes. As an Abs unit equals two mirrored ReLU units, Abs with half of the units "
-        "and ReLU with twice as many are shown too, and networks of Abs that are rewritten as ReLU halfway."
+        "Hidden layers in which part of the units are Abs and the rest ReLU. With {hidden} units each they have the "
+        "same number of parameters and of hyperplanes. As an Abs unit equals two mirrored ReLU units, Abs with half of "
+        "the units and ReLU with twice as many are shown too, and networks of Abs that are rewritten as ReLU halfway."
     ),
 }
 

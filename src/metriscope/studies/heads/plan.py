@@ -1,4 +1,4 @@
-"""What the study of heads asks for: contests of heads, penalties and activations, and the experiment on OffsetL2.
+"""What the study of heads runs: contests of heads, penalties and activations, and the experiment on OffsetL2.
 
 This module loads no tensor library.
 """
@@ -21,7 +21,7 @@ __all__ = [
 ]  # fmt: skip
 
 STUDY = "heads"
-# How many classes, counted from the last, are left out as out-of-distribution points of a data set of its own.
+# How many of the last classes of a data set are left out, as its own out-of-distribution points.
 UNSEEN = 6
 # Size of pooled spectrograms: frequencies and moments.
 SOUND = (24, 24)

@@ -19,7 +19,7 @@ DRAWN = ("kaiming", "orthogonal", "lsuv", "points", "clusters", "model")
 
 
 def losses(table: pd.DataFrame) -> Figure:
-    """Draw the loss of every start less that of the reference, one panel per kind of data."""
+    """Draw the loss of every start minus that of the reference, one panel per kind of data."""
     known = references(table)
     drawing, axes = panels(len(known), 3.1, width=9.6)
     for ax, (kind, reference) in zip(axes, known.items(), strict=True):
@@ -30,8 +30,8 @@ def losses(table: pd.DataFrame) -> Figure:
         ax.set(title=KINDS[kind], xlabel=f"log10 of the loss, less that of {ENTRIES[reference]}")
     caption = (
         "Loss on new points after training; left of the line is better. Each dot is a Gaussian, mixture or data set "
-        "(mean over starts and activations); the large dot is the mean, the line its 95 % interval "
-        "(of under five: their range)."
+        "(mean over starts and activations); the large dot is the mean, the line its 95 % interval, "
+        "or the range of fewer than five."
     )
     kind, reference = next(iter(known.items()))
     means = gains(table, kind).drop(columns=reference).mean()
@@ -60,7 +60,7 @@ def curves(table: pd.DataFrame) -> Figure:
 
 
 def _ahead(table: pd.DataFrame, kinds: list[str]) -> str:
-    """Say on how much of the data a start from clusters begins below where the usual start ends."""
+    """Return a sentence on where the first loss of a start from clusters is below the last loss of the usual start."""
     ahead = 0
     for kind in kinds:
         ends = [matching(table, kind=kind, entry=entry) for entry in ("clusters", "kaiming")]
@@ -70,7 +70,7 @@ def _ahead(table: pd.DataFrame, kinds: list[str]) -> str:
         )
         ahead += bool(begins < stops)
     one, other = ENTRIES["clusters"], ENTRIES["kaiming"]
-    return f"“{one}” begins below where “{other}” ends on {ahead} of {len(kinds)} kinds of data"
+    return f"“{one}” begins with a lower loss than “{other}” ends with on {ahead} of {len(kinds)} kinds of data"
 
 
 def ranks(table: pd.DataFrame, kind: str) -> Figure | None:

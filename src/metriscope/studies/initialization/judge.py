@@ -32,7 +32,7 @@ PAIRS = 8
 WHY_HALVED = (
     "Half the loss: on Gaussians a start from the right whitening leaves only the sampling error to be learned."
 )
-WHY_LESS = "A twentieth less loss: a smaller gain would not repay the clustering."
+WHY_LESS = "A twentieth less loss: a smaller gain would not justify the clustering."
 WHY_SOONER = "A tenth of the training, three of the thirty times at which the loss is noted."
 
 _on_pairs = partial(Criterion, test="rank", paired=True, fewest=PAIRS, unit="unit")

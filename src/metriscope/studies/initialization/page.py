@@ -21,10 +21,10 @@ HIGHLIGHTS = ("starts-losses", "starts-curves")
 
 TEXT = (
     "Oursland 2024a proposes to start a layer from the data: clusters from k-means, and in each of them units along "
-    "its principal axes, scaled to unit variance (`init_from_clusters_`). Here that start meets random ones (Kaiming, "
-    "Xavier, orthogonal), others that look at the data (LSUV; Kaiming's weights with hyperplanes through random "
-    "points) and `init_model_`, which sets all hidden layers from clusters of their own inputs. The number of clusters "
-    "is that of the classes, half of it, twice as many, or chosen from the data by silhouette or BIC.\n\n"
+    "its principal axes, scaled to unit variance (`init_from_clusters_`). Here it is compared with random starts "
+    "(Kaiming, Xavier, orthogonal), others that look at the data (LSUV; Kaiming's weights with hyperplanes through "
+    "random points) and `init_model_`, which sets all hidden layers from clusters of their own inputs. The number of "
+    "clusters is that of the classes, half of it, twice as many, or chosen from the data by silhouette or BIC.\n\n"
     "On Gaussians, one layer and a norm learn the distance to the mean. On mixtures in ten dimensions and on real "
     "data, networks of two hidden layers learn the class; starts from clusters set their first layer. Every start has "
     "the same learning rates to choose from, on a validation part and with a start of its own, and Adam trains with "
@@ -38,7 +38,9 @@ def sections(plan: InitializationPlan | None, results: TidyTables, claims: tuple
         "" if plan is None or plan.computed else "\n\nNothing is computed in this profile: what is shown was recorded."
     )
     missing = (
-        "" if plan is None or not plan.missing else f"\n\nLeft out, as they are not at hand: {', '.join(plan.missing)}."
+        ""
+        if plan is None or not plan.missing
+        else f"\n\nLeft out, because they are not available: {', '.join(plan.missing)}."
     )
     return (
         Section(TITLE, (Prose(TEXT + shown + missing),)),

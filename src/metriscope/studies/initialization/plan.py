@@ -1,4 +1,4 @@
-"""What the study of initialization asks for: every start on every data set, with the same tuning budget."""
+"""What the study of initialization runs: every start on every data set, with the same tuning budget."""
 
 from __future__ import annotations
 
@@ -61,8 +61,8 @@ class StartContest:
     On Gaussians, networks of one layer learn the distance to the mean by full-batch Adam; a job has ``gaussians`` of
     them. On mixtures and real data, networks of two hidden layers learn the class, in mini-batches: at most ``batch``
     points, at least ``fewest`` batches per epoch. Learning rates fall linearly to zero. The loss on new points is
-    noted ``checks`` times. The time of each start is measured to the loss that the reference
-    start reaches halfway.
+    noted ``checks`` times. The time of each start is the time until it reaches
+    the loss that the reference start has halfway.
     """
 
     data: str

@@ -339,7 +339,7 @@ def _units(
     racers: Sequence[_Racer],
     begun: Mapping[tuple[str, int, int], nn.Module],
 ) -> pd.DataFrame:
-    """Return the shares of hidden units that start positive at no training point, or with one sign at all of them."""
+    """Return the shares of hidden units that are positive at no training point, or have one sign at all, at start."""
     rows = []
     for one in racers:
         state = stack_state([begun[one.entry, one.number, one.gaussian]])

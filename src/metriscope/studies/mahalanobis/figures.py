@@ -42,7 +42,7 @@ def hyperplanes(results: MahalanobisResults) -> Figure:
     heading = (
         f"{lost} of {len(abs_trials)} Abs trials in 2-D lose a direction" if len(abs_trials) else "Distances in 2-D"
     )
-    # Where a trial failed, the best run beside it says most.
+    # If a trial failed, the most informative panels are its own and that of the best run.
     row = (1, 2) if lost and len(axes) > 2 else (0,)
     return Figure("hyperplanes-2d", heading, to_svg(drawing, "hyperplanes-2d", focus=row), caption)
 

@@ -216,8 +216,8 @@ def _axes_text(tables: Tables) -> str:
             for row in rows.to_dict("records")
         ]
         parts.append(
-            f"A choice model of which axis is lost in {dim}-D: {'; '.join(odds)}. Its likeliest axis is the lost one "
-            f"in {rows['right'].iloc[0]:.0%} of the trials."
+            f"A choice model of which axis is lost in {dim}-D: {'; '.join(odds)}. The axis with the highest "
+            f"probability is the lost one in {rows['right'].iloc[0]:.0%} of the trials."
         )
     return " ".join(parts) or "No trial of Abs lost a direction."
 

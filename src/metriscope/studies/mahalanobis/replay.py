@@ -144,8 +144,8 @@ def _compared(row: Mapping[Any, Any], part: pd.DataFrame) -> dict[str, object]:
 def agreement(dim: int, activation: str, metric: str, statistic: str) -> float:
     """Return the relative difference that is allowed; NaN for a number that is shown but not judged.
 
-    New points are drawn afresh, so their losses cannot agree. Where training is chaotic, the mean and the extremes of
-    the training loss are compared, and which trial is best.
+    New points are not the published ones, so their losses cannot agree. Where training is chaotic, the mean and the
+    extremes of the training loss are compared, and which trial is best.
 
     >>> agreement(2, "relu", "centering", "mean"), agreement(10, "relu", "train_mse", "mean")
     (0.001, 0.02)
@@ -181,11 +181,11 @@ def spread(ours: float, theirs: float, printed: str) -> float:
 INTRODUCTION = (
     "The author trained on a GPU from the seed {seed}. PyTorch's CUDA generator, Philox4x32-10, computes each number "
     "from a counter, so its numbers can be computed on any machine (`metriscope.rng.cuda_normal`). The runs below use "
-    "the very Gaussian, training points and starting weights of the published ones. Numbers agree if they differ by at "
+    "the same Gaussian, training points and starting weights as the published ones. Numbers agree if they differ by at "
     "most {close} of their size or half of the last printed digit. Trainings that have not converged amplify "
-    "differences in rounding until they part. For ReLU and Sigmoid beyond 2-D, therefore, only mean and extremes of "
-    "the loss and the best trial are compared, within {loose}. New points are drawn afresh, so their losses are shown "
-    "and not judged. Source of the published numbers: {source}."
+    "differences in rounding until they diverge. For ReLU and Sigmoid beyond 2-D, therefore, only mean and extremes of "
+    "the loss and the best trial are compared, within {loose}. New points are not the published ones, so their losses "
+    "are shown and not judged. Source of the published numbers: {source}."
 )
 
 
@@ -205,10 +205,10 @@ GRID = (
     "all be ours with probability {chance}. {conclusion}"
 )
 OTHER = (
-    "So the published points were probably other ones: this GPU is not identified. The table shows how long runs would "
+    "So the published points were probably different: this GPU is not identified. The table shows how long runs would "
     "have to be to choose another number of threads by which trial leads."
 )
-SAME = "That does not tell this number of threads from others."
+SAME = "That does not distinguish this number of threads from others."
 # Below this probability, the published trials count as drawn from other points.
 UNLIKELY = 0.01
 

@@ -202,8 +202,8 @@ def _criteria(first: str, data: str) -> tuple[Criterion, ...]:
     values = partial(Values.of, "second layer", data=data, first=first, head=LINEAR)
     space, level = values("second layer"), FIRST[first]
     same = f"{data}, adjusted Rand index between groups of second-layer weights and the clusters of their units"
-    beyond = f"{data}, silhouette of new points after the second layer less that after the first"
-    learned = f"{data}, silhouette of new points after the second layer less that with an untrained one"
+    beyond = f"{data}, silhouette of new points after the second layer minus that after the first"
+    learned = f"{data}, silhouette of new points after the second layer minus that with an untrained one"
     return (
         _on_starts(same, values("agreement"), Above(HALFWAY), PARTITION, level=level),
         _on_starts(beyond, space, Above(APART), TENTH, minus=values("first layer"), level=level),

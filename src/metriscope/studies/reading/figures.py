@@ -1,4 +1,4 @@
-"""The drawing of the study: what the nearest points predict less what the most activating points predict."""
+"""The drawing of the study: how much better the nearest points predict than the most activating points."""
 
 from __future__ import annotations
 
@@ -27,10 +27,10 @@ def differences(table: pd.DataFrame) -> Figure:
         groups = {title: matching(found, activation=name)["gap"] for name, title in ACTIVATIONS.items()}
         strip(ax, groups, dict(zip(groups, CYCLE, strict=False)))
         ax.axvline(0, color="0.6", lw=0.8)
-        ax.set(title=word, xlabel="nearest to the zero set less most activating")
+        ax.set(title=word, xlabel="nearest to the zero set minus most activating")
     caption = (
-        "Each dot is a data set, the mean of its networks; the large dot is the mean, the line its 95 % interval (of "
-        "under five: their range)."
+        "Each dot is a data set, the mean of its networks; the large dot is the mean, the line its 95 % interval, "
+        "or the range of fewer than five."
     )
     means = [gaps(table, m).groupby("activation")["gap"].mean() for m in MEASURES]
     worse, count = sum(int((mean < 0).sum()) for mean in means), sum(map(len, means))

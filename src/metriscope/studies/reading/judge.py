@@ -31,7 +31,7 @@ MARGINS = {
 def _better(measure: str, activation: str) -> Criterion:
     pair = [Values.of("readings", measure, reading=reading, activation=activation) for reading in ("near", "top")]
     margin, why = MARGINS[measure]
-    text = f"{MEASURES[measure]}: nearest points less most activating ones,"
+    text = f"{MEASURES[measure]}: nearest points minus most activating ones,"
     level = ACTIVATIONS[activation]
     return Criterion(text, pair[0], Above(margin), why, "data", "data sets", minus=pair[1], paired=True, level=level)
 

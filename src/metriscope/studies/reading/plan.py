@@ -1,4 +1,4 @@
-"""What the study of reading asks for: networks of several data sets, activations and depths, read in three ways."""
+"""What the study of reading runs: networks of several data sets, activations and depths, read in three ways."""
 
 from __future__ import annotations
 

@@ -298,7 +298,7 @@ def _at_equal_epochs(table: pd.DataFrame, raw: Setting, other: Setting, network:
 
 
 def columns_compared(rows: pd.DataFrame, settings: Sequence[Setting], asked: RepresentationComparing) -> pd.DataFrame:
-    """Return the distance of our protocol means from table 2, and from §6 with the notes, for steady networks."""
+    """Return how far our means by the paper's protocol are from table 2, and from §6 with the notes."""
     theirs = printed("test_accuracy").set_index(["column", "network"])["mean"]
     groups = {"table 2": ("table 2",), "section 6 and notes": ("section 6", "notes")}
     found = []

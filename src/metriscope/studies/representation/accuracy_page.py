@@ -76,7 +76,7 @@ def _accuracies(results: RepresentationResults, setting: Setting, name: str) -> 
     formats |= {c: "+.2f" for c in frame.columns if c.endswith("difference")}
     note = (
         f"{shortened(results, setting)} Per cent of test images. Interval: 95 % t interval of the mean. Δ: ours "
-        "less the printed mean. Where: the tables that print it. In text: §6, and the author's notes for ReLU and "
+        "minus the printed mean. Where: the tables that print it. In text: §6, and the author's notes for ReLU and "
         "Abs. Tables 2 and 3, §6 and the notes are captioned 5,000 epochs, table 5 50,000; 20 runs each."
     )
     return Table(name, f"Test accuracy: {setting}", frame, note, formats, groups, labels)
@@ -205,7 +205,7 @@ def _epochs(results: RepresentationResults) -> tuple[Block, ...]:
     follow, count = results.tables["follow"].set_index("column")["follow"], len(results.tables["printed tests"])
     text = (
         "**2. Epochs.** Table 2 (5,000 epochs) prints the same numbers as table 5 (50,000), table 5 labels them "
-        f"“Bias”, and §6 quotes a third set. The paper's own tests tell them apart: of its {count} printed t, "
+        f"“Bias”, and §6 quotes a third set. The paper's own tests distinguish them: of its {count} printed t, "
         f"{follow['table 2']} follow from the means of table 2 and {follow['section 6, sd of n']} from those of §6 "
         "and the author's notes, if deviations are divided by n. "
     )
@@ -269,7 +269,7 @@ def _pairing(results: RepresentationResults) -> str:
 def _forms(results: RepresentationResults) -> tuple[Block, ...]:
     """Return the paragraph on the two forms of OffsetL2, and what both give on the same weights."""
     text = (
-        "**4. OffsetL2.** The paper's formula weighs the difference, ‖α ⊙ (x − μ)‖; the author's code weighs its "
+        "**4. OffsetL2.** The paper's formula weights the difference, ‖α ⊙ (x − μ)‖; the author's code weights its "
         "square, √Σ α (x − μ)². With α squared the second is the first, so both can compute the same distances. They "
         "differ in how they are learned (at α = 1 the formula's gradient is twice as large), and where α falls below "
         "zero the second has no real root. "

@@ -208,8 +208,8 @@ def section(tables: Tables) -> Section:
     text = (
         "Oursland (2025, §6.1) defines for each class an optimal center z_c, near its own class and far from the "
         "others, and its opposite not-z_c. Here both are points on the axis of the class's output, its "
-        "pre-activation: z_c has the least ratio of the mean distance to its own class over the mean distance to the "
-        "others, not-z_c the largest. A hyperplane (zero) that represents a distance should pass through z_c, one "
+        "pre-activation: z_c has the smallest ratio of the mean distance to its own class over the mean distance to "
+        "the others, not-z_c the largest. A hyperplane (zero) that represents a distance should pass through z_c, one "
         "that represents an intensity through not-z_c. Zero of an OffsetL2 output is its prototype."
     )
     missing = "No trained network with its images is available."

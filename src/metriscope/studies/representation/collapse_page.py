@@ -177,7 +177,7 @@ LABELS = {
 NOTE = (
     "Mean [95 % t interval] over starts. “Half dead after”: the share of training after which half of the outputs that "
     "are dead at the end are dead, in the median start. Diverged: starts whose loss is no longer finite at the end; "
-    "they answer nothing, and their outputs are counted while the loss was finite."
+    "they give no predictions, and their outputs are counted while the loss was finite."
 )
 
 
@@ -205,7 +205,7 @@ def _effects(tables: Tables) -> Table | None:
     labels = {"test_accuracy": "points of accuracy", "dead": "dead outputs of ten"}
     labels |= {"test_accuracy p": "p (Holm)", "dead p": "p (Holm)"}
     note = (
-        "Mean of the cells with the factor on, less that with it off, within each start; “larger with”: how much "
+        "Mean of the cells with the factor on, minus that with it off, within each start; “larger with”: how much "
         "larger that difference is where the other factor is on too. [95 % t interval] over starts; Holm's correction "
         "over the effects on one outcome. Gradients with targets times nine can diverge, so the effects of the other "
         "three factors are shown without those cells as well."

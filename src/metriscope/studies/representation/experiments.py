@@ -158,7 +158,7 @@ ALL = -1
 
 @dataclass(frozen=True)
 class SingleUnits:
-    """How many images a network gets right with one hidden unit perturbed, for each of them, and with all of them."""
+    """How many images a network classifies correctly with each hidden unit perturbed alone, and with all of them."""
 
     training: RepresentationTraining
     levels: tuple[tuple[str, tuple[float, ...]], ...] = (

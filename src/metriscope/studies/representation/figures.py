@@ -72,8 +72,8 @@ def accuracies(results: RepresentationResults, setting: Setting, name: str) -> F
     # An interval of few runs may extend beyond 100 %.
     ax.set(xlabel="test accuracy, %", xlim=(max(0.0, ax.get_xlim()[0]), 100.5))
     caption = (
-        f"{setting}. Each dot is a seed, the large dot the mean with its 95 % interval "
-        "(of under five: their range), the shape a kernel estimate of "
+        f"{setting}. Each dot is a seed, the large dot the mean with its 95 % interval, "
+        "or the range of fewer than five, the shape a kernel estimate of "
         "the distribution (five seeds or more). Hollow diamonds: every printed mean with its standard deviation."
     )
     ours = {n: float(results.accuracy(setting, n).mean()) for n in ("relu", "relu2") if n in networks}

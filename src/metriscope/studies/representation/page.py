@@ -22,7 +22,7 @@ __all__ = ["HIGHLIGHTS", "QUESTION", "sections"]
 QUESTION = (
     "Does a classifier measure how far an input is from a class, or how strongly it shows a feature? Sixteen "
     "networks on MNIST, with outputs forced to be positive or negative, and with units that are scaled, clipped and "
-    "shifted, tell the two readings apart."
+    "shifted, help to decide."
 )
 HIGHLIGHTS = ("recorded-accuracy-0", "replayed-levels")
 
@@ -72,7 +72,7 @@ def _places(results: RepresentationResults) -> Table | None:
 
 
 def _weighing(results: RepresentationResults) -> Table | None:
-    """Return what alpha goes with, over seeds."""
+    """Return what alpha is correlated with, over seeds."""
     table = results.tables["weighing"]
     if table.empty:
         return None

@@ -55,9 +55,9 @@ def perturbed(asked: PublishedLevels, model: nn.Sequential, x: Tensor, y: Tensor
 
 @torch.no_grad()
 def single_units(asked: SingleUnits, model: nn.Sequential, x: Tensor, y: Tensor) -> Result:
-    """Return how many images a network gets right at every level with one hidden unit perturbed, and with all.
+    """Return how many images a network classifies correctly at each level with one hidden unit perturbed, and with all.
 
-    One unit adds its change times its column of the second layer to the outputs, which are not computed anew.
+    One unit adds its change times its column of the second layer to the outputs, which are not computed again.
     """
     first, activation, head = model
     assert isinstance(head, nn.Linear)

@@ -73,7 +73,7 @@ REPLAYED = (
     "shares of the range of the activation, and an offset leaves the largest activation where it was."
 )
 OWN = (
-    "No replayed network is at hand: these start from random numbers of our own. Levels are those of the author's "
+    "No replayed network is available: these start from our own random numbers. Levels are those of the author's "
     "program. Its networks have a bias in both layers; without one in the second, scaling cannot change which output "
     "is largest."
 )
@@ -222,7 +222,10 @@ def tried(tables: Tables) -> tuple[Section, ...]:
         networks.append(theory.PerturbedNetwork(str(name), title(str(name)), activation, plain, one, every, pairs))
         at = kinds["offset"].index(SMALL)
         drops = [100 * (plain - count) / images for count in (every["offset"][at], one["offset"][:, at].min())]
-        words.append(f"{title(str(name))} loses {drops[0]:.1f} points to all, and at most {drops[1]:.1f} to any one.")
+        words.append(
+            f"{title(str(name))} loses {drops[0]:.1f} points if all units are shifted, "
+            f"and at most {drops[1]:.1f} if one unit is."
+        )
     setting = rows["setting"].iloc[0]
     told = f"An offset of {per_cent(SMALL)} of each unit's range: {' '.join(words)} First start; {setting}."
     text = (
@@ -274,7 +277,7 @@ def _level_table(found: Tables) -> Table:
     formats = {column: "+.2f" if label == "Δ" else ".2f" for column, label in labels.items()}
     note = (
         "Per cent of the training images: our mean and standard deviation over runs, and the mean that Oursland "
-        "(2024b) prints. Δ: ours less the printed. By the definition of the author's program."
+        "(2024b) prints. Δ: ours minus the printed. By the definition of the author's program."
     )
     return Table("replayed-published", "Every printed level", frame, note, formats, groups, labels)
 
@@ -294,7 +297,7 @@ def _definitions(found: Tables) -> Table:
         for _, row in matching(largest, network=network, kind=kind, definition=definition).iterrows()
     ]  # fmt: skip
     labels = {"largest": "largest Δ", "mean": "mean of |Δ|"}
-    note = "Points of training accuracy, our mean less the printed one, over all printed levels of the kind."
+    note = "Points of training accuracy, our mean minus the printed one, over all printed levels of the kind."
     formats = {"largest": "+.2f", "mean": ".2f"}
     name, heading = "replayed-definitions", "Distance from the printed numbers, by definition"
     return Table(name, heading, pd.DataFrame(rows), note, formats, labels=labels)

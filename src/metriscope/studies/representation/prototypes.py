@@ -124,7 +124,7 @@ def _rank_correlation(a: np.ndarray, b: np.ndarray, kept: Bool[np.ndarray, " k"]
 
 
 def _alphas(hidden: Hidden) -> pd.DataFrame:
-    """Return every weight beside the unit's inverse deviation within the class and the class's mean, in sd."""
+    """Return every weight with the unit's inverse deviation within the class and the class's mean, in sd."""
     parts = []
     for c, alpha, weighed in hidden.weights():
         alive = np.flatnonzero(np.isfinite(weighed["compact"]))

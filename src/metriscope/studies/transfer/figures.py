@@ -15,7 +15,7 @@ from metriscope.studies.transfer.plan import ACTIVATIONS, BODIES, PAPER, REFEREN
 
 __all__ = ["by_activation", "by_body", "by_data", "named"]
 
-DOTS = "Each dot is a start; the large dot is the mean, the line its 95 % interval (of under five: their range)."
+DOTS = "Each dot is a start; the large dot is the mean, the line its 95 % interval, or the range of fewer than five."
 
 
 def named(network: str) -> str:

@@ -21,7 +21,7 @@ __all__ = ["STATEMENTS"]
 
 SOURCE = "Oursland 2025, future work, arXiv:2502.02103"
 COLLAPSE, RECOVERY, SAME, DROP = 10.0, 5.0, 1.0, 1.0
-LOST = "A class that is never answered costs ten points."
+LOST = "A class that is never predicted costs ten points."
 HALF = "Half of the least collapse."
 POINT = "The margin by which the paper calls networks comparable."
 TABLES = ("adult", "covertype", "letter", "spambase")
@@ -56,7 +56,7 @@ def _smooth(name: str, title: str) -> tuple[Criterion, ...]:
 def _heads(contest: str, one: str, two: str, data: str, level: str) -> Criterion:
     """Return the criterion that OffsetL2 is at least as good as a linear head on one data set, paired by start."""
     pair = [Values.of("contests", "accuracy", contest=contest, entry=name, data=data) for name in (one, two)]
-    text = f"{data}: points of test accuracy, OffsetL2 less Linear"
+    text = f"{data}: points of test accuracy, OffsetL2 minus Linear"
     return _on_starts(text, pair[0], Above(-SAME), POINT, unit="start", minus=pair[1], level=level)
 
 

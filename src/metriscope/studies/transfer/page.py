@@ -51,8 +51,8 @@ def _constrained(plan: TransferPlan, table: pd.DataFrame) -> tuple[Block, ...]:
     text = (
         f"Networks of {job.hidden} hidden units, {job.epochs:,} epochs of full-batch gradient descent on raw pixels, "
         f"{job.starts} starts ({sizes}; the paper has 60,000 images and 5,000 epochs). Learning rates are matched by "
-        "the largest curvature of the loss at the start, measured by power iteration, so that steps are equally bold "
-        f"on every data set: {rates}. Of CIFAR-10 only part of the training images is used, so its results are hints."
+        "the largest curvature of the loss at the start, measured by power iteration, so that steps are comparable "
+        f"on all data sets: {rates}. Of CIFAR-10 only part of the training images is used, so its results are hints."
     )
     deep = [one for one in plan.trainings if one.body != SHALLOW]
     more = (

@@ -1,4 +1,4 @@
-"""What the study of transfer asks for: constrained networks on other images and with other activations."""
+"""What the study of transfer runs: constrained networks on other images and with other activations."""
 
 from __future__ import annotations
 

@@ -324,7 +324,7 @@ def tried(results: DigitsResults) -> Panel:
         for pair, texts in pairs.items()
     ]
     changes = {form: found[0] for form, found in results.changes.items()}
-    # First the form whose cosine speaks for either pair, depending on the scale.
+    # First the form whose cosine ranks either pair first, depending on the scale.
     order = sorted(results.part.scales, key=lambda some: -min(changes[some.form].max(), -changes[some.form].min()))
     forms = {some.form: (FORMS[some.form], some.least, some.largest) for some in order}
     first = order[0].form
@@ -332,7 +332,7 @@ def tried(results: DigitsResults) -> Panel:
     least, most = int(own.argmin()), int(own.argmax())
     words = (
         f"First start, {results.part.images.test:,} test images of {results.part.images.name}. With the kernel "
-        f"{FORMS[first]}, the cosine of the trained pair less that of the untrained pair runs from "
+        f"{FORMS[first]}, the cosine of the trained pair minus that of the untrained pair goes from "
         f"{number(own[least], 2)} at σ² = {number(scales[least], 2)} to {number(own[most], 2)} at "
         f"σ² = {number(scales[most], 2)}, and tends to 0 for large σ². The centered alignment, which has no scale, is "
         f"{number(shown[0].alignment, 2)} for the trained pair and {number(shown[1].alignment, 2)} for the untrained."

@@ -262,7 +262,7 @@ def _criteria(name: str) -> Iterator[Criterion]:
         "alignment of the student's VQ kernel with the teacher's, logits and VQ kernel − logits",
         values["signs"]["alignment"],
         Above(0.0),
-        "If the kernels are not more alike, the surrogate did not match them, and the accuracies tell nothing.",
+        "If the kernels are not more alike, the surrogate did not match them, so accuracies say nothing about that.",
         minus=values["logits"]["alignment"],
     )
 
@@ -331,8 +331,8 @@ def lessons(results: DistillationResults) -> Figure:
         left.set(title=name, xlabel="test accuracy − that with logits, points")
         right.set(title=name, xlabel="alignment with the teacher's VQ kernel")
     caption = (
-        "Each dot is a seed; the large dot is the mean, the line its 95 % interval "
-        "(of under five: their range). Left: what a student gains over one "
+        "Each dot is a seed; the large dot is the mean, the line its 95 % interval, "
+        "or the range of fewer than five. Left: what a student gains over one "
         f"that learns from labels and logits, from the same start and batches; dashed: {WORTH:g} points. Right: "
         "debiased centered alignment of hard signs on test examples."
     )
@@ -364,7 +364,7 @@ def _text(results: DistillationResults) -> str:
         "the alignment of these kernels tends to that of the VQ kernels. The control matches the kernel of plain "
         f"activations. The weight of the matching term ({', '.join(f'{w:g}' for w in spec.weights)}) is the one with "
         f"the best mean accuracy on validation examples, not on test examples. Training, validation and test: {sizes}, "
-        "drawn anew for each seed."
+        "drawn separately for each seed."
     )
 
 

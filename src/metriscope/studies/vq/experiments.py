@@ -20,7 +20,7 @@ __all__ = [
 ]  # fmt: skip
 
 SHAPE = MLPShape(2, 3, 96)
-# Full-batch steps: the loss of separable moons falls forever, so that "to convergence" needs its own rule.
+# Full-batch steps: the loss of separable moons never stops falling, so that "to convergence" needs its own rule.
 MOONS = VQRecipe(epochs=800, loss="bce", kept=(3, 10, 30, 60, 100, 200, 300, 500))
 PLAIN = VQRecipe(epochs=800, loss="bce")
 # A network has converged on the moons if its mean loss is under this: every point is classified correctly by a wide
@@ -283,7 +283,7 @@ SCORES = {
     "moved": "change of the kernel in the first epoch",
     "labels after": "alignment with the labels after one epoch",
 }
-# Not a score of the kernel, but what one epoch of training tells without it.
+# Not a score of the kernel: what one epoch of training predicts without it.
 REFERENCE = {"early": "training accuracy after one epoch"}
 # What is known of an architecture before any network is drawn.
 CONTROLS = ("parameters", "depth")

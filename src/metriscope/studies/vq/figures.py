@@ -38,7 +38,7 @@ NETWORK_TITLES = {"T4": "Trained (4)", "T6": "Trained (6)", "I4": "Initial (4)",
 PAIR_COLORS = (CYCLE[0], CYCLE[2], CYCLE[3], CYCLE[4], "#cc79a7", CYCLE[1])
 TASKS = {"moons": "moons, 3 × 96", "T4": "digits, 4 × 16", "T6": "digits, 6 × 16", "both": "digits, 4 × 16 with 6 × 16"}
 TASK_COLORS = dict(zip(TASKS, (CYCLE[2], CYCLE[0], CYCLE[1], CYCLE[5]), strict=True))
-SEEDS = "Each dot is a seed; the large dot is the mean, the line its 95 % interval (of under five: their range)."
+SEEDS = "Each dot is a seed; the large dot is the mean, the line its 95 % interval, or the range of fewer than five."
 BAND = "Median over seeds, band of the middle 80 %, extremes as thin lines."
 
 

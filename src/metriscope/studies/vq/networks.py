@@ -76,7 +76,7 @@ PLANE = MoonPoints()
 
 @dataclass(frozen=True)
 class Images:
-    """Images of a named data set, drawn anew for each seed: ``train`` images to train on, ``test`` to test on."""
+    """Images of a named data set, drawn separately for each seed: ``train`` images to train on, ``test`` to test on."""
 
     name: str
     sha256: str

@@ -108,7 +108,7 @@ def _moons(results: MoonsResults) -> Section:
     note = (
         f"Kernels on the {cells:,} cells of the unit disc. The overlap is the mean squared canonical correlation of "
         "the two spaces of three leading eigenvectors; |cosine| is the mean over the three, each with its partner. The "
-        "centered alignment is debiased; the biased one stands beside it."
+        "centered alignment is debiased; the biased one is shown too."
     )
     keys, shown = {"comparison": COMPARISONS}, {**KERNEL_MEASURES, "biased": "alignment, biased"}
     table = summary_table("vq-turning", "Does the kernel rotate with the data?", results.rows, keys, shown, note)
@@ -165,7 +165,7 @@ def _digits(results: DigitsResults) -> Section:
     images = results.part.images
     text = (
         f"Networks of 4 and 6 hidden layers of 16 units learn digits ({images.name}, {images.train:,} images for "
-        f"training and {images.test:,} for testing, drawn anew for each seed). Roddenberry et al. compare their "
+        f"training and {images.test:,} for testing, drawn separately for each seed). Roddenberry et al. compare their "
         "kernels on the test images by the cosine of heat kernels, trained (T) and before training (I). Their text has "
         "exp(−d / σ²), their appendix exp(−d² / σ²), and σ² is not printed: both forms are run over all scales.\n\n"
         "The cosine is not centered. For large σ² both kernels tend to all ones and any two networks agree; for small "
@@ -352,7 +352,7 @@ def explorer(results: ExplorerResults) -> Section:
     page = Companion(
         "explorer.html",
         "Open the explorer",
-        "Move the pointer to paint the distance from there to everywhere: VQ, region graph and Euclid side by side, "
+        "Move the pointer to see the distance from it to every point: VQ, region graph and Euclid side by side, "
         f"for {len(results.views)} networks. One file that needs no internet; works with mouse, touch and keyboard.",
         explorer_page([view.scene for view in results.views], back="report.html#study-vq"),
     )

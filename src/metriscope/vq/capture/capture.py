@@ -6,7 +6,7 @@ Captured are ReLU, LeakyReLU, PReLU, RReLU, Abs, Threshold, Hardtanh, ReLU6, Har
 whose interval holds zero, max pools, and by the sign of their pre-activation GELU, SiLU, Mish, Hardswish, ELU, SELU,
 CELU, Sigmoid, LogSigmoid, Tanh, Softplus, Softsign, Tanhshrink, erf, GLU (its gate) and the gates of LSTM, GRU and RNN:
 as modules, functions, methods, operators and in-place forms alike. After the first batch, a few of its points are run
-once more, as a batch of another size. This tells which axis of each activation holds the points, which maxima and
+once more, as a batch of another size. This shows which axis of each activation holds the points, which maxima and
 comparisons are activations written by hand, and what else ran that may be an activation; ``missed`` lists that.
 """
 

@@ -73,7 +73,7 @@ class Listener:
 
     @abstractmethod
     def _record(self, call: Call, reading: Reading, name: str) -> None:
-        """Take note of an activation."""
+        """Record an activation."""
 
     def _call(self, function: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a call. An activation is read before it runs, because it may overwrite its own input."""

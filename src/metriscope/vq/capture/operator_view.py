@@ -85,7 +85,7 @@ class OperatorView(TorchDispatchMode):
     Signals are values that depend on the points: floating-point inputs, embeddings, and what is computed from them.
     Decisions are integers and booleans that depend on the points, such as ``x > 0``; for each it is known whether it
     came from comparing signals. ``context`` is the role of a function that is running, if it computes no units;
-    ``recorded`` counts captured activations. ``place`` tells the name and the type of the running module; ``before``
+    ``recorded`` counts captured activations. ``place`` returns the name and the type of the running module; ``before``
     is called with each operator, and returns its key.
     """
 

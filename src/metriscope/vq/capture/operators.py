@@ -338,7 +338,7 @@ def _is_same(a: Tensor, b: Tensor) -> bool:
 
 
 def _holds_zero(name: str, bound: Tensor) -> bool:
-    """Return whether a bound lets zero through and is not remote; other bounds only limit a value."""
+    """Return whether a bound does not clip zero and is not far from it; other bounds only limit a value."""
     if name == "logaddexp":
         return not bool(bound.any())
     if bool((bound.abs() >= REMOTE).any()):

@@ -146,7 +146,7 @@ def _chunks(count: int, width: int, size: int) -> list[slice]:
 
 
 def _pack_bits(bits: Bool[Tensor, "n h"]) -> UInt8[Tensor, "n b"]:
-    """Return eight bits per byte, the first one highest; a last byte that is not full ends in zeros."""
+    """Return eight bits per byte, the first one highest; unused bits of the last byte are zero."""
     full = torch.nn.functional.pad(bits.to(torch.uint8), (0, -bits.shape[1] % 8)).unflatten(1, (-1, 8))
     places = torch.tensor([128, 64, 32, 16, 8, 4, 2, 1], dtype=torch.uint8, device=bits.device)
     return (full * places).sum(-1, dtype=torch.uint8)

@@ -175,7 +175,7 @@ class Patterns:
         return Patterns((self.layers[place],), self._packed[:, self.spans[place]], self.ids, self.missed, values)
 
     def values(self, name: str) -> Float[np.ndarray, "n ..."]:
-        """Return the values of one layer, by its name: one per point and unit, of the layer's shape.
+        """Return the values of the layer with this name: one per point and unit, in the layer's shape.
 
         There are values if :func:`capture` was asked for them. They are mapped from a file, and read where they are
         used.
@@ -232,7 +232,7 @@ class Patterns:
         """Return the points of all parts, one after the other; they must have the same layers.
 
         Ids must be unique; ``ids`` replaces them where they repeat. If ``lazy``, nothing is read or copied: the parts
-        stay where they are, and :meth:`shards` gives them back.
+        stay where they are, and :meth:`shards` yields them.
 
         Raises
         ------

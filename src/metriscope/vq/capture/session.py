@@ -87,7 +87,7 @@ class Session:
 
     @contextmanager
     def many_calls(self) -> Iterator[None]:
-        """Run the batches inside the block with less to prepare for each; no other model may run in it."""
+        """Prepare once for all batches that run inside the block, in which no other model may run."""
         with self._run.many_calls(), self.watch.many_batches():
             yield
 

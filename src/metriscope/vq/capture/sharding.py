@@ -32,7 +32,7 @@ def capture_shards(
     """Capture shards of data one after the other into a folder, and return all of them, opened lazily.
 
     Memory holds the patterns of one shard at a time. A shard that an earlier call has written is not computed again,
-    so a call that was stopped goes on where it was.
+    so a call that was stopped continues where it was.
 
     Parameters
     ----------
@@ -99,7 +99,7 @@ def _check_same(folder: Path, asked: dict[str, str]) -> None:
                 file.write(to_json(asked, _ABOUT))
         before = from_json(read(folder / _ABOUT))
     if not isinstance(before, dict):
-        raise ValueError(f"{folder / _ABOUT} is not what a capture of shards wrote: choose a new folder")
+        raise ValueError(f"{folder / _ABOUT} was not written by capture_shards: choose a new folder")
     for name, value in asked.items():
         if before.get(name) != value:
             raise ValueError(f"{folder} holds shards captured with {name}: choose a new folder")

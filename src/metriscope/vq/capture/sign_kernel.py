@@ -33,7 +33,7 @@ def available() -> bool:
 def pack_signs(values: Float[np.ndarray, "n u"], level: float = 0.0) -> tuple[UInt8[np.ndarray, "n b"], bool]:
     """Return one bit per value, 1 where it is at least ``level``, and whether all values are finite.
 
-    ``values`` are contiguous and of single or double precision; a last byte that is not full ends in zeros.
+    ``values`` are contiguous and of single or double precision; unused bits of the last byte are zero.
 
     >>> pack_signs(np.array([[1.0, -1.0, 0.0]]))
     (array([[160]], dtype=uint8), True)
@@ -137,7 +137,7 @@ def _spread(builder: ir.IRBuilder, number: Any, vector: ir.VectorType) -> Any:
 
 
 def _loop(builder: ir.IRBuilder, count: Any, start: tuple[Any, ...], body: Callable[..., tuple[Any, ...]]) -> Any:
-    """Call ``body(i, *carried)``, which returns what is carried on, for i below ``count``; return the last of it."""
+    """Call ``body(i, *carried)`` for i below ``count``; each call returns the next ``carried``. Return the last."""
     before = builder.block
     head, inside, after = (builder.append_basic_block(name) for name in ("head", "inside", "after"))
     builder.branch(head)

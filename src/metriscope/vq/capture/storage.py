@@ -66,7 +66,7 @@ class Shards:
         return self.parts[0] if len(self.parts) == 1 else np.concatenate(self.parts)
 
     def __getitem__(self, index: Any) -> Any:
-        """Return some rows, or some columns of all rows; what lies in several parts stays there if it can."""
+        """Return some rows, or some columns of all rows; the parts are joined only where that is necessary."""
         if isinstance(index, tuple):
             return Shards(tuple(part[index] for part in self.parts))
         if isinstance(index, slice):
@@ -209,7 +209,7 @@ def _read_index(path: Path) -> dict[str, Any]:
     if not all(map(_is_layer, index["layers"])) or not all(
         _SHARD_NAME.fullmatch(one["file"]) for one in index["shards"]
     ):
-        raise Damage(f"{INDEX}: a layer or a shard is not one that was written")
+        raise Damage(f"{INDEX}: a layer or a shard is not valid")
     missed = index.get("missed", {"taken": 0, "operations": [], "doubts": []})
     if (
         not isinstance(missed, dict)
@@ -220,7 +220,7 @@ def _read_index(path: Path) -> dict[str, Any]:
     return index
 
 
-_MOST = 1 << 48  # bits of a layer; more is no number of this program
+_MOST = 1 << 48  # largest number of bits of a layer: no memory holds more
 _LAYER: dict[str, Any] = {"name": str, "width": int, "kind": str, "piecewise_affine": bool, "shape": list}
 _LAYER |= {"seen": str, "bits_per_unit": int, "channel_axis": int | None}
 _MISSED: dict[str, Any] = {"taken": int, "operations": list, "doubts": list}
@@ -296,6 +296,6 @@ def _map_array(path: Path, start: int, entry: Mapping[str, Any]) -> np.ndarray:
     dtype, shape = _DTYPES[entry["dtype"]], tuple(entry["shape"])
     if 0 in shape:
         return np.zeros(shape, dtype)
-    # Copy-on-write leaves the file alone and spares torch.from_numpy its warning about arrays that are read-only.
+    # Copy-on-write does not change the file, and torch.from_numpy does not warn about read-only arrays.
     mapped = np.memmap(path, dtype, mode="c", offset=start + entry["data_offsets"][0], shape=shape)
     return np.asarray(mapped)

@@ -81,7 +81,7 @@ class Choice:
         self._matched: set[int] = set()
 
     def takes(self, layer: Layer, inside: Sequence[nn.Module]) -> bool:
-        """Return whether a layer is wanted; ``inside`` are the modules that were running, the innermost last."""
+        """Return whether to capture a layer; ``inside`` are the modules that were running, the innermost last."""
         if self._wanted is None:
             return True
         matches = [place for place, one in enumerate(self._wanted) if _matches(one, layer, inside)]
@@ -170,7 +170,7 @@ class Watch(Listener):
         self._model, self._leaves_only = model, False
         self._batches: ExitStack | None = None
         self._followed = False
-        # Whether the channels of each activation come last, which calls before it tell.
+        # Whether the channels of each activation come last, which the calls before it show.
         self._orders: dict[str, bool] = {}
         self._findings = Findings()
         self._layouts: dict[str, Layout] = {}
@@ -260,7 +260,7 @@ class Watch(Listener):
         return [self._parts.pop(layer.name) for layer in self.layers]
 
     def values(self) -> list[np.ndarray]:
-        """Return the values of the last batch, one array per layer, and forget them; none if none are wanted."""
+        """Return the values of the last batch, one array per layer, and forget them; none if values are not kept."""
         return [self._values.pop(layer.name) for layer in self.layers] if self._wanted else []
 
     def _record(self, call: Call, reading: Reading, name: str) -> None:
@@ -272,12 +272,12 @@ class Watch(Listener):
         shape = tuple(reading.values.shape)
         if self._heads is not None:
             self._heads[name] = shape, reading.values[:HEAD].detach().clone()
-        layout, astray = self._place(name, reading)
-        if not astray:
+        layout, reason = self._place(name, reading)
+        if not reason:
             reading = layout.apply(reading)
         layer = self._layer(call, reading, name)
         pooling = self._positions.pooling(layer, self._channels_last, self._mask)
-        site = self._site(layer if pooling is None else _pooled(layer), shape, astray)
+        site = self._site(layer if pooling is None else _pooled(layer), shape, reason)
         if site.reason:
             return
         self._parts[name] = self._keep(layer, reading, pooling)
@@ -309,17 +309,17 @@ class Watch(Listener):
             return known, "" if known.fits(shape, self._points) else NOT_POINTS
         if name in self.sites:
             return Layout(), self.sites[name].reason
-        found, astray = self._findings, ""
+        found, reason = self._findings, ""
         layout: Layout | None = Layout()
         if found.is_shared(name, shape):
-            astray = SHARED
+            reason = SHARED
         elif name in found.values and not found.problem:
             layout = found.layout(name, reading, self._points)
-            astray = "" if layout else NOT_POINTS
+            reason = "" if layout else NOT_POINTS
         else:
-            astray = _astray(shape, self._points)
-        if layout is None or astray:
-            return Layout(), astray
+            reason = _axis_fault(shape, self._points)
+        if layout is None or reason:
+            return Layout(), reason
         if name not in found.values or found.problem:
             self.unchecked.append(name)
         elif not found.agrees(name, layout, reading.values):
@@ -327,13 +327,13 @@ class Watch(Listener):
         self._layouts[name] = layout
         return layout, ""
 
-    def _site(self, now: Layer, shape: tuple[int, ...], astray: str) -> ActivationSite:
+    def _site(self, now: Layer, shape: tuple[int, ...], reason: str) -> ActivationSite:
         """Return what is known about a layer, after checking that the current call agrees with it."""
         known = self.sites.get(now.name)
         if known is None:
-            known = self._new_site(now, shape, astray)
+            known = self._new_site(now, shape, reason)
             self.sites[now.name] = known
-        elif not known.reason and astray:
+        elif not known.reason and reason:
             raise ValueError(f"layer {now.name!r} has the shape {shape} for {self._points} points in a later batch")
         elif not known.reason and (known.layer.shape, known.layer.kind) != (now.shape, now.kind):
             raise ValueError(
@@ -342,13 +342,13 @@ class Watch(Listener):
             )
         return known
 
-    def _new_site(self, layer: Layer, shape: tuple[int, ...], astray: str) -> ActivationSite:
-        if astray == SHARED or not self._choice.takes(layer, self._inside):
-            return ActivationSite(layer, astray or NOT_CHOSEN)
+    def _new_site(self, layer: Layer, shape: tuple[int, ...], reason: str) -> ActivationSite:
+        if reason == SHARED or not self._choice.takes(layer, self._inside):
+            return ActivationSite(layer, reason or NOT_CHOSEN)
         if self._settled:
             raise ValueError(f"layer {layer.name!r} runs in a later batch, but did not in the first one")
-        fault = f"layer {layer.name!r} has the shape {shape} for {self._points} points: {astray}"
-        return ActivationSite(layer, astray, fault if astray else "")
+        fault = f"layer {layer.name!r} has the shape {shape} for {self._points} points: {reason}"
+        return ActivationSite(layer, reason, fault if reason else "")
 
 
 def _packed(layer: Layer, reading: Reading, pooling: Pooling | None) -> np.ndarray:
@@ -363,7 +363,7 @@ _UNSEEN_AFTER = ("softsign", "tanhshrink", "lstm", "gru", "rnn")
 NOT_CHOSEN, SHARED, NOT_POINTS = "not chosen", "does not depend on the points", "rows are not points"
 
 
-def _astray(shape: tuple[int, ...], points: int) -> str:
+def _axis_fault(shape: tuple[int, ...], points: int) -> str:
     """Return what is wrong with a shape whose first axis is not the points, if no probe has found the axis.
 
     If no axis can be the points, the input of the call is shared by all points, such as a learned scale.

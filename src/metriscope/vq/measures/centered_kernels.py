@@ -286,7 +286,7 @@ class Distances:
         return replace(bare, middle=np.round(bare.rows(slice(0, 1)).mean(2, keepdims=True)))
 
     def rows(self, part: slice) -> Float64[np.ndarray, "l k n"]:
-        """Return the distances of some points to all, less the constant."""
+        """Return the distances of some points to all points, minus the constant."""
         out = np.empty((len(self.spans), part.stop - part.start, len(self.packed)))
         for span, columns, room in zip(self.spans, self.columns, out, strict=True):
             found = np.empty(room.shape, columns.dtype)

@@ -67,7 +67,7 @@ class _Axes:
 
 
 class _RankError(ValueError):
-    """Raised if there are fewer components than wanted; ``rank`` is how many there are."""
+    """Raised if there are fewer components than requested; ``rank`` is how many there are."""
 
     def __init__(self, message: str, rank: int) -> None:
         super().__init__(message)
@@ -259,7 +259,7 @@ def _centered_kernel(distances: np.ndarray) -> Matrix:
 
 
 def _leading(matrix: Matrix, wanted: int | None, points: int) -> tuple[Float64[np.ndarray, " k"], Matrix]:
-    """Return the leading eigenpairs, descending; raise ValueError if more are wanted than there are."""
+    """Return the leading eigenpairs, descending; raise ValueError if more are requested than exist."""
     side = len(matrix)
     chosen = None if wanted is None or wanted > side else [side - wanted, side - 1]
     # On a small matrix, threads of the linear algebra library spend more time waiting than working.

@@ -26,7 +26,7 @@ __all__ = ["Weights", "check_same_layers", "layer_weights", "vq_blocks", "vq_ker
 Weights = Sequence[float] | Mapping[str, float] | str | None
 Device = str | torch.device | None
 
-# Distances that one thread writes at a time, and the fewest and most rows of them: calls cost little beside the work.
+# Distances that one thread writes at a time, and the fewest and most rows of them: enough that calls cost little time.
 _PIECE, _FEWEST, _MOST = 1 << 22, 16, 512
 # Tiles of a symmetric kernel fit the second-level cache.
 _TILE = 512
@@ -249,7 +249,7 @@ def _writer(parts: list[_Part], device: Device, dtype: np.dtype[Any]) -> Write:
 
 
 def _by_pieces(write: Write, most: int, workers: int) -> Write:
-    """Return a writer that passes on at most so many rows at a time, and several pieces to each worker."""
+    """Return a writer that passes on at most ``most`` rows at a time, and several pieces to each worker."""
 
     def write_all(rows: slice, out: Num[np.ndarray, "k m"]) -> None:
         size = max(_FEWEST, min(most, len(out) // (4 * workers)))

@@ -38,7 +38,8 @@ __all__ = ["LeaveOneOut", "interval_around", "leave_one_out", "shuffled_products
 
 # Numbers of a block of points, and distances, held at once; and products of units beyond which distances are used.
 _BLOCK, _DISTANCES, _LARGEST = 1 << 19, 1 << 21, 1 << 26
-# The part of a folded matrix below its diagonal is left out in so many steps, of at least so many columns.
+# A folded matrix is zero below its diagonal: it is multiplied in at most this many groups of columns, of at least this
+# many columns each, without the rows that are zero in the whole group.
 _STEPS, _NARROWEST = 4, 128
 # With more points than this, errors are computed in single precision, unless a value is this close to one.
 _SINGLE, _NEAR_ONE = 100_000, 0.999

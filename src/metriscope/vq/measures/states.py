@@ -36,7 +36,7 @@ class _Networks:
 
     def _networks(self) -> Networks:
         if self._empty is None:
-            raise ValueError("the state has seen no points yet; update it with some first")
+            raise ValueError("the state has seen no points yet: call update first")
         return self._empty
 
 
@@ -224,7 +224,7 @@ class MDSState:
         """Return a fitted :class:`VQMDS` of all points so far, whose ``transform`` places these or other points.
 
         It has no ``embedding_``, because the state keeps no points. The entry of largest magnitude of each axis is
-        positive, so that a column can have the opposite sign from one of ``VQMDS.fit``.
+        positive, so that a column can have the opposite sign of that of ``VQMDS.fit``.
 
         Parameters
         ----------

@@ -57,7 +57,7 @@ def novelty(
     train, test : Patterns
         Patterns of the same layers at the training points and at the points to be judged.
     k : int
-        Which nearest neighbor the distance is measured to, 1 for the nearest.
+        The rank of the neighbor to which the distance is measured, 1 for the nearest.
     train_labels, test_labels : array of int or str, optional
         One label per point, usually the class that the network predicts. With labels, a test point is compared with
         the training points of its own class only.
@@ -286,7 +286,7 @@ def local_complexity(
     seed : int
         Seed of the directions, which are drawn uniformly, each from a stream of its own.
     generator : torch.Generator, optional
-        Draw the directions from this generator in place of ``seed``.
+        Draw the directions from this generator instead of ``seed``.
     **options
         Further arguments of :func:`capture`.
 
