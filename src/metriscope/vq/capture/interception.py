@@ -6,12 +6,13 @@ activations are modules inside plain containers, only those modules are followed
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from threading import get_ident
 from typing import Any
 
-from torch import nn
+from torch import Tensor, nn
 from torch.nn.modules import module as module_hooks
 from torch.nn.modules.module import register_module_forward_hook, register_module_forward_pre_hook
 from torch.overrides import TorchFunctionMode
@@ -64,8 +65,16 @@ def can_follow_leaves(model: nn.Module, leaves: Collection[nn.Module]) -> bool:
 
 
 @contextmanager
-def leaves_followed(leaves: Collection[nn.Module], inside: list[nn.Module], call: Callable[..., Any]) -> Iterator[None]:
-    """Pass each function that runs in one of the ``leaves`` to ``call``; ``inside`` holds the leaf that is running."""
+def leaves_followed(
+    leaves: Collection[nn.Module],
+    inside: list[nn.Module],
+    call: Callable[..., Any],
+    at_input: Mapping[nn.Module, Callable[[Tensor], None]],
+) -> Iterator[None]:
+    """Pass each function that runs in one of the ``leaves`` to ``call``; ``inside`` holds the leaf that is running.
+
+    Of a leaf in ``at_input``, only the input is passed, to the function given there.
+    """
     mode = Functions(call)
 
     def enter(module: nn.Module, _: Any) -> None:
@@ -78,9 +87,16 @@ def leaves_followed(leaves: Collection[nn.Module], inside: list[nn.Module], call
 
     with ExitStack() as undo:
         for leaf in leaves:
+            if leaf in at_input:
+                undo.callback(leaf.register_forward_pre_hook(partial(_first, at_input[leaf])).remove)
+                continue
             undo.callback(leaf.register_forward_pre_hook(enter).remove)
             undo.callback(leaf.register_forward_hook(leave, always_call=True).remove)
         yield
+
+
+def _first(read: Callable[[Tensor], None], _: nn.Module, args: tuple[Tensor]) -> None:
+    read(args[0])
 
 
 class Functions(TorchFunctionMode):

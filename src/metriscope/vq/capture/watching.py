@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
+from functools import partial
 from math import prod
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 from torch import Tensor, nn
 
+from metriscope.nn import ACTIVATIONS
 from metriscope.vq.capture.activation_calls import Call
 from metriscope.vq.capture.interception import (
     Functions,
@@ -23,7 +25,7 @@ from metriscope.vq.capture.interception import (
 from metriscope.vq.capture.listening import FORMULA, HEAD, Findings, Layout, Listener
 from metriscope.vq.capture.packing import Pooling, all_finite, pack_reading, pack_values
 from metriscope.vq.capture.patterns import Layer
-from metriscope.vq.capture.readings import Reading
+from metriscope.vq.capture.readings import Levels, Reading
 
 __all__ = [
     "NOT_CHOSEN",
@@ -138,6 +140,18 @@ class ValueChoice:
     after: bool = False
 
 
+class _LeafReading(NamedTuple):
+    """An activation that a module called: the call, the thresholds, and the name of the layer."""
+
+    call: Call
+    levels: tuple[float, ...]
+    name: str
+
+
+# Modules that do nothing but call one activation on their input; subclasses may do more.
+_ELEMENTWISE = frozenset(row.module for row in ACTIVATIONS.values())
+
+
 class NotFinite(ValueError):
     """Raised if pre-activations are NaN or infinite, and so have no signs."""
 
@@ -170,6 +184,10 @@ class Watch(Listener):
         self._model, self._leaves_only = model, False
         self._batches: ExitStack | None = None
         self._followed = False
+        # What was read inside each module that is nothing but an activation, and the layers that need no more checks as
+        # long as their values have this shape.
+        self._read_in: dict[nn.Module, list[_LeafReading]] = {}
+        self._checked: dict[str, tuple[int, ...]] = {}
         # Whether the channels of each activation come last, which the calls before it show.
         self._orders: dict[str, bool] = {}
         self._findings = Findings()
@@ -186,7 +204,7 @@ class Watch(Listener):
         """Start again with what a probe found: axes of points, kinds of operators, activations in compiled code."""
         self._findings, self.renamed, self.by_hand = findings, findings.renamed, findings.by_hand
         self._below = self._below or findings.below
-        self._settled, self.sites, self._layouts = False, {}, {}
+        self._settled, self.sites, self._layouts, self._read_in = False, {}, {}, {}
         self.unchecked, self.mixed = [], []
 
     def agrees(self, findings: Findings) -> bool:
@@ -238,12 +256,26 @@ class Watch(Listener):
             return self._all_followed()
         if self._followed:
             return nullcontext()
-        leaves = leaves_followed(self._activations, self._inside, self._call)
+        leaves = leaves_followed(self._activations, self._inside, self._call, self._at_input())
         if self._batches is None:
             return leaves
         self._batches.enter_context(leaves)
         self._followed = True
         return nullcontext()
+
+    def _at_input(self) -> dict[nn.Module, Callable[[Tensor], None]]:
+        """Return how to read the activations that read nothing but their input, and that run once in a pass."""
+        if self._wanted is not None and self._wanted.after:
+            return {}
+        once = {leaf: found[0] for leaf, found in self._read_in.items() if len(found) == 1}
+        return {leaf: partial(self._read_again, found) for leaf, found in once.items() if type(leaf) in _ELEMENTWISE}
+
+    def _read_again(self, known: _LeafReading, values: Tensor) -> None:
+        reading = Levels(values.detach(), known.levels)
+        if self._checked.get(known.name) == values.shape:
+            self._parts[known.name] = self._keep(self.sites[known.name].layer, reading, None)
+        else:
+            self._record(known.call, reading, known.name)
 
     @contextmanager
     def _all_followed(self) -> Iterator[None]:
@@ -269,6 +301,8 @@ class Watch(Listener):
             self._channels_last = self._orders.get(name, False)
         else:
             self._orders[name] = self._channels_last
+            if self._own and isinstance(reading, Levels):
+                self._read_in.setdefault(self._inside[-1], []).append(_LeafReading(call, reading.levels, name))
         shape = tuple(reading.values.shape)
         if self._heads is not None:
             self._heads[name] = shape, reading.values[:HEAD].detach().clone()
@@ -282,6 +316,8 @@ class Watch(Listener):
             return
         self._parts[name] = self._keep(layer, reading, pooling)
         if self._wanted is None:
+            if pooling is None and layout == Layout():
+                self._checked[name] = shape
             return
         if not self._wanted.after:
             self._keep_values(layer, reading.values, pooling)
