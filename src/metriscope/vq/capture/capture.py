@@ -29,8 +29,9 @@ from metriscope.vq.capture.batches import as_points, by_name, expected_points, s
 from metriscope.vq.capture.missed import Missed
 from metriscope.vq.capture.packing import RowBuffer
 from metriscope.vq.capture.patterns import Layer, Patterns, point_ids
+from metriscope.vq.capture.selection import Conv, Positions, Tokens, ValueChoice, Wanted
 from metriscope.vq.capture.session import Session
-from metriscope.vq.capture.watching import ActivationSite, Conv, Positions, Tokens, ValueChoice, Wanted
+from metriscope.vq.capture.watching import ActivationSite
 
 if TYPE_CHECKING:
     from pandas import DataFrame
@@ -177,7 +178,7 @@ def describe(
     axis, batch = integer(points_axis, "points_axis", 0), as_points(batch, "batch")
     session = Session(model, layers, None, Positions(conv, tokens), axis=axis)
     with random_states_kept(), in_eval_mode(session.model):
-        if session.run(batch, choosing=False) is None:
+        if not session.run(batch, choosing=False):
             raise ValueError("batch must hold at least one point, got none")
     others = tuple(site for site in session.watch.sites.values() if site.reason)
     return Description(session.watch.layers, others, session.missed)
@@ -250,15 +251,16 @@ def _collected(
     running = in_eval_mode(session.model), late_progress("capturing points", expected)
     with random_states_kept(), running[0], at_once, running[1] as show:
         for batch in split(data, batch_size, session.axis):
-            parts = session.run(batch)
+            points = session.run(batch, rows=rows)
             del batch
-            if parts is None:
+            if not points:
                 continue
             values = session.watch.values()
             if rows is None:
+                parts = session.watch.parts()
                 rows = _buffer(parts, expected)
+                rows.append(parts)
                 held = _buffer(values, expected, on_disk=True) if values else None
-            rows.append(parts)
             if held is not None:
                 held.append([part.view(np.uint8) for part in values])
             show(len(rows))

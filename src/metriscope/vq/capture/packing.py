@@ -10,7 +10,7 @@ import os
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from math import gcd, prod
+from math import prod
 from tempfile import TemporaryFile
 from typing import Any, TypeVar
 
@@ -99,16 +99,25 @@ def _vote(bits: Bool[np.ndarray, "n ..."], pooling: Pooling) -> Bool[np.ndarray,
     return np.asarray(voting[np.arange(len(flat)), :, place])
 
 
-def pack_reading(reading: Reading, pooling: Pooling | None = None) -> tuple[UInt8[np.ndarray, "n b"], bool]:
-    """Return the packed bits, pooled if asked for, and whether all values are finite."""
-    return (_pack_in_numpy if in_numpy(reading.values) else _pack_in_torch)(reading, pooling)
+def pack_reading(
+    reading: Reading, pooling: Pooling | None = None, out: UInt8[np.ndarray, "n b"] | None = None
+) -> tuple[UInt8[np.ndarray, "n b"], bool]:
+    """Return the packed bits, pooled and written into ``out`` if asked for, and whether all values are finite."""
+    in_place = in_numpy(reading.values)
+    if in_place and pooling is None and isinstance(reading, Levels) and reading.bits == 1:
+        values = reading.values.numpy()
+        if _in_one_pass(values):
+            return pack_signs(values.reshape(len(values), -1), reading.levels[0], out)
+    packed, finite = (_pack_in_numpy if in_place else _pack_in_torch)(reading, pooling)
+    if out is None:
+        return packed, finite
+    out[:] = packed
+    return out, finite
 
 
 def _pack_in_numpy(reading: Reading, pooling: Pooling | None) -> tuple[UInt8[np.ndarray, "n b"], bool]:
     values = reading.values.numpy()
     units = values.shape[1:] or (1,)
-    if pooling is None and isinstance(reading, Levels) and reading.bits == 1 and _in_one_pass(values):
-        return pack_signs(values.reshape(len(values), -1), reading.levels[0])
     width = prod(units) * reading.bits
     chunks = _chunks(len(values), width, _CHUNK)
     scratch = np.empty((chunks[0].stop, *units, reading.bits), bool)
@@ -201,11 +210,19 @@ class RowBuffer:
 
     def append(self, parts: list[UInt8[np.ndarray, "n _"]]) -> None:
         """Add rows, whose bytes are those of the parts side by side."""
-        end = self._used + len(parts[0])
+        np.concatenate(parts, axis=1, out=self.space(len(parts[0])))
+        self._used += len(parts[0])
+
+    def space(self, count: int) -> UInt8[np.ndarray, "n b"]:
+        """Return memory for the next rows, which are added when ``take`` is called; it must be released before that."""
+        end = self._used + count
         if end > self.room:
             self._resize(max(end, int(_GROWTH * self.room)))
-        _side_by_side(parts, self._rows(end)[self._used :])
-        self._used = end
+        return self._rows(end)[self._used :]
+
+    def take(self, count: int) -> None:
+        """Add rows that were written into ``space``."""
+        self._used += count
 
     def close(self) -> UInt8[np.ndarray, "n b"]:
         """Return the rows and release the memory that was not needed."""
@@ -221,13 +238,6 @@ class RowBuffer:
 
     def _resize(self, rows: int) -> None:
         self._memory = _resized(self._memory, rows * max(self._width, 1), _unnamed if self._on_disk else _private)
-
-
-def _side_by_side(parts: list[UInt8[np.ndarray, "n _"]], out: UInt8[np.ndarray, "n b"]) -> None:
-    """Write parts beside each other, in units as wide as all allow: short rows are copied several times as fast."""
-    width = gcd(*(part.shape[1] for part in parts), 16)
-    unit = np.dtype(np.complex128 if width == 16 else f"u{width}")
-    np.concatenate([part.view(unit) for part in parts], axis=1, out=out.view(unit))
 
 
 def _private(size: int) -> mmap.mmap:

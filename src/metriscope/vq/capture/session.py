@@ -18,17 +18,9 @@ from metriscope.vq.capture.activation_calls import KINDS
 from metriscope.vq.capture.batches import Batch, Reader
 from metriscope.vq.capture.listening import Findings, Probe, other_points
 from metriscope.vq.capture.missed import Missed, MissedOperation
-from metriscope.vq.capture.watching import (
-    NOT_POINTS,
-    Choice,
-    Conv,
-    NotFinite,
-    Positions,
-    Tokens,
-    ValueChoice,
-    Wanted,
-    Watch,
-)
+from metriscope.vq.capture.packing import RowBuffer
+from metriscope.vq.capture.selection import Choice, Conv, Positions, Tokens, ValueChoice, Wanted
+from metriscope.vq.capture.watching import NOT_POINTS, NotFinite, Watch
 
 __all__ = ["Session"]
 
@@ -69,13 +61,17 @@ class Session:
         self._form: tuple[int, ...] | None = None
         self._first, self.axis, self._probing = True, axis, probing
 
-    def run(self, raw: Any, choosing: bool = True) -> list[UInt8[np.ndarray, "n _"]] | None:
-        """Return the packed bits of a batch, one array per layer; None if it holds no points."""
+    def run(self, raw: Any, choosing: bool = True, rows: RowBuffer | None = None) -> int:
+        """Run a batch, and return its number of points; after the first batch, add its packed bits to ``rows``."""
         batch = self._read(raw)
         del raw
         if batch.points == 0:
-            return None
+            return 0
         self._check_form(batch)
+        if rows is not None:
+            self._forward(batch, rows.space(batch.points))
+            rows.take(batch.points)
+            return batch.points
         self._forward(batch)
         if self._first:
             if self._probing:
@@ -83,7 +79,7 @@ class Session:
             self.watch.forget()
             self._check_found(choosing)
         self._first = False
-        return self.watch.parts()
+        return batch.points
 
     @contextmanager
     def many_calls(self) -> Iterator[None]:
@@ -103,9 +99,9 @@ class Session:
             self.watch.learn(found)
             self._forward(batch)
 
-    def _forward(self, batch: Batch) -> None:
+    def _forward(self, batch: Batch, rows: UInt8[np.ndarray, "n b"] | None = None) -> None:
         try:
-            with self.watch.batch(batch.points, _mask(batch)):
+            with self.watch.batch(batch.points, _mask(batch), rows):
                 self._call(*batch.args, **batch.kwargs)
         except NotFinite as error:
             raise ValueError(f"{error}{_broken(batch)}") from None

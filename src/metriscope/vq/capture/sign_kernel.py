@@ -30,8 +30,9 @@ _TYPES = {"f": (ir.FloatType(), ctypes.c_float), "d": (ir.DoubleType(), ctypes.c
 _SHARED = 1 << 15
 
 
+@cache
 def available() -> bool:
-    """Return whether signs can be packed by generated code: not if ``METRISCOPE_PLAIN_KERNELS`` is set to 1."""
+    """Return whether signs can be packed by generated code: not if ``METRISCOPE_PLAIN_KERNELS`` is 1 at the start."""
     return sys.byteorder == "little" and os.environ.get("METRISCOPE_PLAIN_KERNELS") != "1"
 
 

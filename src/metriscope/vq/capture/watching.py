@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from dataclasses import dataclass, replace
-from fnmatch import fnmatchcase
-from functools import partial
+from functools import cached_property, partial
+from itertools import accumulate
 from math import prod
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
+from jaxtyping import UInt8
 from torch import Tensor, nn
 
 from metriscope.nn import ACTIVATIONS
@@ -26,98 +27,20 @@ from metriscope.vq.capture.listening import FORMULA, HEAD, Findings, Layout, Lis
 from metriscope.vq.capture.packing import Pooling, all_finite, pack_reading, pack_values
 from metriscope.vq.capture.patterns import Layer
 from metriscope.vq.capture.readings import Levels, Reading
+from metriscope.vq.capture.selection import Choice, Positions, ValueChoice
 
 __all__ = [
     "NOT_CHOSEN",
     "NOT_POINTS",
     "SHARED",
     "ActivationSite",
-    "Choice",
-    "Conv",
     "Keep",
     "NotFinite",
-    "Positions",
-    "Tokens",
-    "ValueChoice",
-    "Wanted",
     "Watch",
 ]
 
-One: TypeAlias = "str | type[nn.Module] | nn.Module | Callable[[Layer], bool]"
-Wanted: TypeAlias = "One | Sequence[One] | None"
-Conv = Literal["positions", "channels"]
-Tokens = Literal["any", "first", "last", "mean"]
 # Returns what is kept of a reading, given its layer and how its positions are pooled, if they are.
 Keep = Callable[[Layer, Reading, "Pooling | None"], np.ndarray]
-
-
-@dataclass(frozen=True)
-class Positions:
-    """How positions are treated: each is a unit of its own, or they are pooled into channels.
-
-    ``conv`` says so for all layers; ``tokens`` says how to pool in layers whose channels come last.
-    """
-
-    conv: Conv = "positions"
-    tokens: Tokens | None = None
-
-    def pooling(self, layer: Layer, channels_last: bool, mask: np.ndarray | None) -> Pooling | None:
-        """Return how to pool a layer, None if its positions are kept; positions that a mask leaves out do not count."""
-        if layer.channel_axis is None:
-            return None
-        if self.tokens is None or not channels_last:
-            return Pooling(layer.channel_axis) if self.conv == "channels" else None
-        places = layer.shape[: layer.channel_axis]
-        return Pooling(layer.channel_axis, self.tokens, mask if mask is not None and places == mask.shape[1:] else None)
-
-
-class Choice:
-    """The layers to capture, by name, glob, type of module, module or a test of the layer; None for all.
-
-    It records which of its entries have matched a layer.
-    """
-
-    def __init__(self, wanted: Wanted) -> None:
-        listed: Any = wanted if isinstance(wanted, list | tuple | set | frozenset) else [wanted]
-        self._wanted: list[One] | None = None if wanted is None else [_checked(one) for one in listed]
-        self._matched: set[int] = set()
-
-    def takes(self, layer: Layer, inside: Sequence[nn.Module]) -> bool:
-        """Return whether to capture a layer; ``inside`` are the modules that were running, the innermost last."""
-        if self._wanted is None:
-            return True
-        matches = [place for place, one in enumerate(self._wanted) if _matches(one, layer, inside)]
-        self._matched.update(matches)
-        return bool(matches)
-
-    def unmatched(self) -> list[str]:
-        """Return the entries that matched no layer, as text."""
-        return [_text(one) for place, one in enumerate(self._wanted or []) if place not in self._matched]
-
-
-def _checked(one: One) -> One:
-    wrong = isinstance(one, type) and not issubclass(one, nn.Module)
-    if wrong or not (isinstance(one, str) or callable(one)):
-        raise ValueError(
-            f"layers are chosen by name, glob, type of module, module or a function of the layer, got {one!r}"
-        )
-    return one
-
-
-def _matches(one: One, layer: Layer, inside: Sequence[nn.Module]) -> bool:
-    if isinstance(one, str):
-        return layer.name == one or fnmatchcase(layer.name, one)
-    if isinstance(one, type):
-        return any(isinstance(module, one) for module in inside)
-    if isinstance(one, nn.Module):
-        return any(module is one for module in inside)
-    return bool(one(layer))
-
-
-def _text(one: One) -> str:
-    if isinstance(one, nn.Module):
-        return f"this {type(one).__name__}"
-    return repr(one) if isinstance(one, str) else getattr(one, "__qualname__", repr(one))
 
 
 @dataclass(frozen=True)
@@ -130,14 +53,6 @@ class ActivationSite:
     layer: Layer
     reason: str = ""
     fault: str = ""
-
-
-@dataclass(frozen=True)
-class ValueChoice:
-    """Which values to keep beside the bits: in which precision, and whether those ``after`` the activation."""
-
-    dtype: np.dtype[Any]
-    after: bool = False
 
 
 class _LeafReading(NamedTuple):
@@ -177,11 +92,12 @@ class Watch(Listener):
         # What to do with the output of the most recently recorded activation.
         self._due: Callable[[Tensor], None] | None = None
         self._heads: dict[str, tuple[tuple[int, ...], Tensor]] | None = {} if keep is None else None
-        self._keep = keep or _packed
+        self._keep = keep
         self.sites: dict[str, ActivationSite] = {}
         self._choice, self._positions = choice, positions
         self._settled, self._below = False, self.scripted
         self._model, self._leaves_only = model, False
+        self._rows: UInt8[np.ndarray, "n b"] | None = None
         self._batches: ExitStack | None = None
         self._followed = False
         # What was read inside each module that is nothing but an activation, and the layers that need no more checks as
@@ -226,14 +142,22 @@ class Watch(Listener):
         return True
 
     @contextmanager
-    def batch(self, points: int, mask: np.ndarray | None = None) -> Iterator[None]:
-        """Watch the forward pass that runs inside the block, of ``points`` points; ``mask`` says which tokens count."""
+    def batch(
+        self, points: int, mask: np.ndarray | None = None, rows: UInt8[np.ndarray, "n b"] | None = None
+    ) -> Iterator[None]:
+        """Watch the forward pass that runs inside the block, of ``points`` points; ``mask`` says which tokens count.
+
+        If the layers are known, their bits can be written into ``rows``, side by side.
+        """
         self._begin(points)
-        self._mask = mask
+        self._mask, self._rows = mask, rows
         self._parts: dict[str, np.ndarray] = {}
         self._values: dict[str, np.ndarray] = {}
-        with self._following():
-            yield
+        try:
+            with self._following():
+                yield
+        finally:
+            self._rows = None
         missing = [layer.name for layer in self.layers if layer.name not in self._parts]
         if missing:
             raise ValueError(f"layer {missing[0]!r} ran in the first batch, but not in a later one")
@@ -273,7 +197,7 @@ class Watch(Listener):
     def _read_again(self, known: _LeafReading, values: Tensor) -> None:
         reading = Levels(values.detach(), known.levels)
         if self._checked.get(known.name) == values.shape:
-            self._parts[known.name] = self._keep(self.sites[known.name].layer, reading, None)
+            self._parts[known.name] = self._kept(self.sites[known.name].layer, reading, None)
         else:
             self._record(known.call, reading, known.name)
 
@@ -314,9 +238,9 @@ class Watch(Listener):
         site = self._site(layer if pooling is None else _pooled(layer), shape, reason)
         if site.reason:
             return
-        self._parts[name] = self._keep(layer, reading, pooling)
+        self._parts[name] = self._kept(layer, reading, pooling)
         if self._wanted is None:
-            if pooling is None and layout == Layout():
+            if self._settled and pooling is None and layout == Layout():
                 self._checked[name] = shape
             return
         if not self._wanted.after:
@@ -325,6 +249,22 @@ class Watch(Listener):
             raise ValueError(f"what layer {name!r} ({call.kind}) returns cannot be read; leave it out with layers=")
         else:
             self._due = lambda result: self._keep_values(layer, layout.points_first(result.reshape(shape)), pooling)
+
+    def _kept(self, layer: Layer, reading: Reading, pooling: Pooling | None) -> np.ndarray:
+        if self._keep is not None:
+            return self._keep(layer, reading, pooling)
+        out = None if self._rows is None else self._rows[:, self._columns[layer.name]]
+        packed, finite = pack_reading(reading, pooling, out)
+        if not finite:
+            raise NotFinite(f"layer {layer.name!r} ({layer.kind}) has pre-activations that are NaN or infinite")
+        # No view of the rows may remain: their memory could not grow.
+        return packed if out is None else _WRITTEN
+
+    @cached_property
+    def _columns(self) -> dict[str, slice]:
+        """Return which bytes of a row belong to each layer."""
+        ends = list(accumulate(layer.bytes for layer in self.layers))
+        return {layer.name: slice(end - layer.bytes, end) for layer, end in zip(self.layers, ends, strict=True)}
 
     def _done(self, result: Any) -> None:
         if self._due is not None:
@@ -387,13 +327,8 @@ class Watch(Listener):
         return ActivationSite(layer, reason, fault if reason else "")
 
 
-def _packed(layer: Layer, reading: Reading, pooling: Pooling | None) -> np.ndarray:
-    packed, finite = pack_reading(reading, pooling)
-    if not finite:
-        raise NotFinite(f"layer {layer.name!r} ({layer.kind}) has pre-activations that are NaN or infinite")
-    return packed
-
-
+# What stands for bits that were written where they belong.
+_WRITTEN = np.empty((0, 0), np.uint8)
 # Of these kinds only parts are called, or their output is not one value per unit.
 _UNSEEN_AFTER = ("softsign", "tanhshrink", "lstm", "gru", "rnn")
 NOT_CHOSEN, SHARED, NOT_POINTS = "not chosen", "does not depend on the points", "rows are not points"

@@ -16,8 +16,8 @@ from metriscope.common.validation import check_shape, real_array, whole_array
 from metriscope.rng import stream
 from metriscope.vq.capture.capture import packed_rows
 from metriscope.vq.capture.patterns import Layer, Patterns
+from metriscope.vq.capture.selection import Positions
 from metriscope.vq.capture.session import Session
-from metriscope.vq.capture.watching import Positions
 from metriscope.vq.regions.piecewise import Network
 from metriscope.vq.regions.polygons import Mesh, decision_segments, depths, nearest_polygon
 

@@ -21,7 +21,8 @@ from metriscope.common.validation import described, float64_tensor, instance
 from metriscope.vq.capture.packing import Pooling
 from metriscope.vq.capture.patterns import Layer
 from metriscope.vq.capture.readings import Levels, Reading, Winners
-from metriscope.vq.capture.watching import Choice, Positions, Watch
+from metriscope.vq.capture.selection import Choice, Positions
+from metriscope.vq.capture.watching import Watch
 from metriscope.vq.regions.polygons import Mesh, runs
 
 __all__ = ["KinkSite", "Network", "Plane", "check_affine", "plane_of"]
