@@ -264,7 +264,7 @@ def million_lines() -> Iterator[str]:
             "ours": partial(capture, model, x, batch_size=size),
             "bare": partial(forward, model, x, size),
         }
-        found = best(runs, 3)
+        found = best(runs, 7)
         line = limit("ratio", found["ours"] / found["bare"], 1.35)
         yield f"    capture, batches of {size:,}: ours {found['ours']:.3f}, bare {found['bare']:.3f}: {line}"
     p, q = patterns(MANY, 256), patterns(MANY, 256, 1)
