@@ -104,6 +104,11 @@ def test_bad_input_gives_one_clear_sentence_and_a_status(arguments, sentence, ca
         (["runs", "list", "--open"], "unknown option of runs '--open': there are --"),
         (["--vesion"], "unknown option '--vesion': did you mean --version?"),
         (["reproduce", "mahalanobi"], "unknown study 'mahalanobi': did you mean mahalanobis?"),
+        (["reproduce", "--profile", "papr"], "unknown --profile 'papr': did you mean paper?"),
+        (["runs", "lst"], "unknown action 'lst': did you mean list?"),
+        (["reproduce", "vq", "--seed", "x"], "--seed takes INT, got 'x'"),
+        (["reproduce", "mahalanobis", "--dims", "2", "a"], "--dims takes [INT [INT ...]], got '2', 'a'"),
+        (["bench", "region"], "unknown benchmark 'region': did you mean regions?"),
     ],
 )
 def test_an_unknown_word_is_met_with_the_most_similar_one(arguments, sentence, capsys):

@@ -13,6 +13,8 @@ from collections.abc import Callable
 from contextlib import nullcontext, redirect_stdout
 from pathlib import Path
 
+from metriscope.common.errors import unknown
+
 __all__ = ["benchmarks", "processor", "run_benchmarks"]
 
 
@@ -34,7 +36,7 @@ def run_benchmarks(
     """Run one benchmark, or all if ``name`` is empty; return the lines of each, which are not printed if ``kept``."""
     found = benchmarks()
     if name and name not in found:
-        raise ValueError(f"unknown benchmark {name!r}: there are {', '.join(found) or 'none'}")
+        raise ValueError(unknown("benchmark", name, list(found)))
     chosen = {name: found[name]} if name else found
     lines = {}
     for at, (each, path) in enumerate(chosen.items(), 1):

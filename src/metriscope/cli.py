@@ -14,9 +14,9 @@ from tyro.conf import Positional, arg
 from metriscope import __version__
 from metriscope.commands.network_commands import compare, demo, inspect
 from metriscope.commands.output import announce, asked, cut, deliver, in_manner, tell
-from metriscope.commands.parsing import application, closing, everywhere, parsed, suggestion
+from metriscope.commands.parsing import application, closing, everywhere, parsed
 from metriscope.commands.study_commands import reproduce, reproduce_with
-from metriscope.common.errors import reason, shown
+from metriscope.common.errors import reason, shown, unknown
 
 __all__ = ["main"]
 
@@ -155,7 +155,7 @@ def _performed(words: list[str]) -> int:
     names = [command.__name__ for command in COMMANDS]
     named = words[0] if words[0] in names else ""
     if not named and not words[0].startswith("-"):
-        raise ValueError(suggestion("command", words[0], names))
+        raise ValueError(unknown("command", words[0], names))
     try:
         if named == "reproduce":
             return reproduce_with(words[1:])

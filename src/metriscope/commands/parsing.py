@@ -6,15 +6,15 @@ import io
 import re
 from collections.abc import Callable, Sequence
 from contextlib import redirect_stderr, redirect_stdout, suppress
-from difflib import get_close_matches
 from functools import partial, wraps
 from typing import Any
 
 import tyro
 
 from metriscope.commands.output import Manner
+from metriscope.common.errors import unknown
 
-__all__ = ["EXAMPLES", "application", "closing", "deferred", "everywhere", "parsed", "suggestion"]
+__all__ = ["EXAMPLES", "application", "closing", "deferred", "everywhere", "parsed"]
 
 # Examples at the end of each command's help; those of "" are shown by metriscope --help.
 EXAMPLES = {
@@ -74,14 +74,6 @@ def closing(command: str, study: str = "") -> str:
     return "\n".join(lines)
 
 
-def suggestion(kind: str, word: str, known: Sequence[str]) -> str:
-    """Return a sentence on an unknown word, with the most similar known one if there is one."""
-    similar = get_close_matches(word, known, n=1, cutoff=0.7)
-    return f"unknown {kind} {word!r}: " + (
-        f"did you mean {similar[0]}?" if similar else f"there are {', '.join(known)}"
-    )
-
-
 def deferred(command: Callable[..., int]) -> Callable[..., Any]:
     """Return a function with the same signature that returns the call instead of making it."""
 
@@ -98,12 +90,13 @@ def parsed(parse: Callable[[list[str]], Any], words: list[str], command: str = "
     Raises
     ------
     ValueError
-        If there is an option that the command does not have.
+        If there is an option that the command does not have, or a value that an option does not accept.
     SystemExit
         After help or a completion was printed, or with status 2 after any other mistake was explained.
     """
+    error = io.StringIO()
     try:
-        with redirect_stderr(io.StringIO()):
+        with redirect_stderr(error):
             return parse(words)
     except SystemExit as stop:
         if not stop.code:
@@ -112,8 +105,19 @@ def parsed(parse: Callable[[list[str]], Any], words: list[str], command: str = "
     for word in words:
         name = word.partition("=")[0].replace("_", "-")
         if re.fullmatch(r"--[a-z][\w-]*", name) and name not in known:
-            raise ValueError(suggestion(f"option of {command}" if command else "option", name, known))
+            raise ValueError(unknown(f"option of {command}" if command else "option", name, known))
+    _check_values(error.getvalue())
     return parse(words)  # again, to print the parser's own error message
+
+
+def _check_values(error: str) -> None:
+    """Raise if the parser's error is about a single value; its other errors list what is missing."""
+    text = " ".join(re.sub("[│─╭╮╰╯]|-{5,}", " ", error).split())
+    if choice := re.search(r"invalid choice '(.*?)' for argument '(.*?)'\. Expected one of \((.*?)\)\.", text):
+        word, argument, known = choice.groups()
+        raise ValueError(unknown(argument, word, re.findall(r"'(.*?)'", known)))
+    if value := re.search(r"Error parsing (\S+): .*?\[?('.*?')\]? Argument helptext: \S+ (\[.*?\]\]|\S+) ", text):
+        raise ValueError(f"{value[1]} takes {value[3]}, got {value[2]}")
 
 
 def _options(parse: Callable[[list[str]], Any], command: list[str]) -> list[str]:

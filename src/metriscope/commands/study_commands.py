@@ -13,7 +13,8 @@ import tyro
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
 from metriscope.commands.output import announce, deliver, show
-from metriscope.commands.parsing import parsed, suggestion
+from metriscope.commands.parsing import parsed
+from metriscope.common.errors import unknown
 from metriscope.studies import STUDIES
 
 if TYPE_CHECKING:
@@ -88,7 +89,7 @@ def reproduce_with(arguments: list[str]) -> int:
     rest = arguments[len(named) :]
     if named:
         if named[0] not in STUDIES:
-            raise ValueError(suggestion("study", named[0], list(STUDIES)))
+            raise ValueError(unknown("study", named[0], list(STUDIES)))
         module = study(named[0]).plan
         times = "; ".join(f"{profile}: {time}" for profile, time in module.TIMES.items())
         options, common, where = _options(

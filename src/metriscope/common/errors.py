@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from difflib import get_close_matches
 
-__all__ = ["Damage", "StoreError", "Unfinished", "explained", "printable", "reason", "shown"]
+__all__ = ["Damage", "StoreError", "Unfinished", "explained", "printable", "reason", "shown", "unknown"]
 
 _REASONS = {
     "ENOSPC": "the disk is full",
@@ -63,6 +64,17 @@ def shown(message: str, most: int = 2000) -> str:
     """
     line = printable(" ".join(message.splitlines()))
     return line if len(line) <= most else f"{line[:most]}..."
+
+
+def unknown(kind: str, word: str, known: Sequence[str]) -> str:
+    """Return a sentence about an unknown word, with the most similar known one if there is one.
+
+    >>> unknown("data set", "mnits", ["mnist", "wine"])
+    "unknown data set 'mnits': did you mean mnist?"
+    """
+    similar = get_close_matches(word, known, n=1, cutoff=0.7)
+    there = f"did you mean {similar[0]}?" if similar else f"there are {', '.join(known) or 'none'}"
+    return f"unknown {kind} {word!r}: {there}"
 
 
 @contextmanager

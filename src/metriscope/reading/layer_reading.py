@@ -22,6 +22,7 @@ from metriscope.reading.layer_inputs import LayerSource, Site, label_codes, loca
 from metriscope.reading.layer_sums import LayerSums, gathered
 from metriscope.reading.unit_kinds import UnitEffects, unit_effects
 from metriscope.reading.unit_statistics import gaussian_count, input_metric, near_share, nearest_axes, partners
+from metriscope.vq.units.utilization import partner_column
 
 __all__ = ["LayerReading", "effects_on", "read_layer", "reading_of"]
 
@@ -242,16 +243,12 @@ def _unit_table(site: Site, found: LayerSums, mean: np.ndarray, sd: np.ndarray) 
     assert found.sample.z is not None
     columns = {
         "unit": np.arange(len(mean)), "active": active, "status": status.astype(object),
-        "duplicate_of": _or_missing(duplicate), "mirrored_with": _or_missing(mirrored), "offset": offset,
+        "duplicate_of": partner_column(duplicate), "mirrored_with": partner_column(mirrored), "offset": offset,
         "mean": mean, "sd": sd, "gaussians": gaussian_count(found.sample.z.numpy()),
         "prototype": found.prototype.tuples(), "above": found.above.tuples(),
         "below": found.below.tuples(), "strongest": found.strongest.tuples(),
     }  # fmt: skip
     return pd.DataFrame(columns)
-
-
-def _or_missing(partner: np.ndarray) -> pd.Series[int]:
-    return pd.Series(partner, dtype="Int64").mask(pd.Series(partner < 0))
 
 
 def _kind_columns(effects: UnitEffects | None, names: np.ndarray | None, units: int) -> dict[str, Any]:

@@ -33,6 +33,7 @@ __all__ = [
     "Utilization",
     "UtilizationTracker",
     "check_rare_and_by",
+    "partner_column",
     "tabulated",
     "utilization",
 ]
@@ -107,7 +108,7 @@ class Utilization:
     def to_pandas(self) -> pd.DataFrame:
         """Return one row per unit; ``duplicate_of`` and ``opposite_of`` are NA for units that have none."""
         columns = {name: getattr(self, name) for name in ("layer", "unit", "active", "status")}
-        partners = {name: _or_missing(getattr(self, name)) for name in ("duplicate_of", "opposite_of")}
+        partners = {name: partner_column(getattr(self, name)) for name in ("duplicate_of", "opposite_of")}
         return pd.DataFrame(columns | partners | {"saturated": self.saturated})
 
     def summary(self) -> pd.DataFrame:
@@ -298,7 +299,12 @@ def _partners(
     return same, opposite
 
 
-def _or_missing(partner: Int64[np.ndarray, " c"]) -> pd.Series[int]:
+def partner_column(partner: Int64[np.ndarray, " c"]) -> pd.Series[int]:
+    """Return the numbers of units as a column in which negative ones are missing.
+
+    >>> partner_column(np.array([3, -1])).tolist()
+    [3, <NA>]
+    """
     return pd.Series(partner, dtype="Int64").mask(pd.Series(partner < 0))
 
 
