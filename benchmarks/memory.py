@@ -79,7 +79,7 @@ ROWS = {
 
 def source(points: int, make: str, call: str, small: int = 100) -> str:
     """Return the program of one row."""
-    make_small, made = (f"given = {make.replace('(n)', f'({n})')}" for n in (small, points))
+    make_small, made = (f"n = {n}\ngiven = {make}" for n in (small, points))
     return BEGIN + MEASURE.format(call=call, make_small=make_small, make=made, small=small, points=points)
 
 
