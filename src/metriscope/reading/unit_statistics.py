@@ -245,8 +245,9 @@ class ClassCovariances:
             (self.counts.sum(), self.sums.sum(0)) if group is None else (self.counts[group], self.sums[group])
         )
         products = self.products.sum(0) if group is None else self.products[group]
-        mean = sums / counts
-        return mean + self.shift, products / counts - torch.outer(mean, mean)
+        mean, cov = sums / counts, products / counts
+        # A product of many rows with themselves is asymmetric by rounding.
+        return mean + self.shift, (cov + cov.T) / 2 - torch.outer(mean, mean)
 
 
 def gaussian_count(z: Float64[np.ndarray, "m k"]) -> Int64[np.ndarray, " k"]:

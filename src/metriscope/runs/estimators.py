@@ -22,7 +22,7 @@ from metriscope.common.files import read, replaced
 from metriscope.common.validation import contiguous, described, label_array, plain_array, real_array
 from metriscope.runs.codec import from_json, from_tensors, header, to_json, to_tensors
 
-__all__ = ["SavedEstimator", "points", "untensored"]
+__all__ = ["SavedEstimator", "points", "untensored", "validated"]
 
 _FORMAT = "metriscope estimator 1"
 
@@ -157,9 +157,16 @@ def untensored(values: Any, name: str = "X") -> Any:
     return label_array(values, name, len(values) if values.ndim else 1) if name == "y" else real_array(values, name)
 
 
-def points(estimator: Any, X: Any, **options: Any) -> Float64[np.ndarray, "n d"]:
-    """Return the points as scikit-learn checks them, in float64; ``options`` are those of ``validate_data``."""
+def validated(estimator: Any, *arrays: Any, **options: Any) -> Any:
+    """Return arrays as scikit-learn checks them, points in float64; ``options`` are those of ``validate_data``."""
     from sklearn.utils.validation import validate_data
 
+    # scikit-learn adds all numbers up to see whether they are finite, which warns before it raises.
+    with np.errstate(invalid="ignore", over="ignore"):
+        return validate_data(estimator, *arrays, dtype=np.float64, **options)
+
+
+def points(estimator: Any, X: Any, **options: Any) -> Float64[np.ndarray, "n d"]:
+    """Return the points as scikit-learn checks them, in float64; ``options`` are those of ``validate_data``."""
     # scikit-learn leaves negative strides as they are, which PyTorch refuses.
-    return contiguous(validate_data(estimator, untensored(X), dtype=np.float64, **options))
+    return contiguous(validated(estimator, untensored(X), **options))

@@ -191,7 +191,11 @@ class PrototypeEstimator(SavedEstimator, BaseEstimator, ABC):  # type: ignore[mi
         return Examples(scaled, self._training_targets(y), (weight / weight.mean()).astype(np.float32))
 
     def _standardized(self, x: np.ndarray) -> np.ndarray:
-        return _LIMIT * np.tanh((x - self.mean_) / (_LIMIT * self.scale_)) if self.standardize else x
+        if not self.standardize:
+            return x
+        # A deviation near the largest float overflows; what is divided by infinity is 0, as it should nearly be.
+        with np.errstate(over="ignore"):
+            return np.asarray(_LIMIT * np.tanh((x - self.mean_) / (_LIMIT * self.scale_)))
 
     def _units(self) -> tuple[int, ...]:
         return () if self.hidden is None else (self.hidden,) if isinstance(self.hidden, int) else tuple(self.hidden)

@@ -13,12 +13,11 @@ from scipy.special import softmax
 from sklearn.base import ClassifierMixin, RegressorMixin
 from sklearn.utils import compute_sample_weight
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import validate_data
 from torch import nn
 
 from metriscope.common.validation import contiguous, integer
 from metriscope.nn import Neg
-from metriscope.runs.estimators import untensored
+from metriscope.runs.estimators import untensored, validated
 from metriscope.sklearn.fitting import PrototypeNetwork
 from metriscope.sklearn.prototypes import PrototypeEstimator, RandomState, Units, Weights, center_and_scale, linear_of
 
@@ -180,7 +179,7 @@ class DistanceClassifier(ClassifierMixin, PrototypeEstimator):  # type: ignore[m
 
     def _checked(self, X: Any, y: Any, sample_weight: Any, fresh: bool) -> tuple[np.ndarray, np.ndarray, Weights]:
         self._check_parameters()
-        x, y = validate_data(self, untensored(X), untensored(y, "y"), dtype=np.float64, reset=fresh)
+        x, y = validated(self, untensored(X), untensored(y, "y"), reset=fresh)
         # Labels that are too large for an integer are valid, so the warning about them is suppressed.
         with np.errstate(invalid="ignore"):
             check_classification_targets(y)
@@ -296,8 +295,8 @@ class DistanceRegressor(RegressorMixin, PrototypeEstimator):  # type: ignore[mis
     def _learned(self, X: Any, y: Any, sample_weight: Any, fresh: bool, whole: bool) -> DistanceRegressor:
         self._check_parameters()
         integer(self.n_prototypes, "n_prototypes")
-        options = {"dtype": np.float64, "multi_output": True, "y_numeric": True, "reset": fresh}
-        x, y = validate_data(self, untensored(X), untensored(y, "targets"), **options)
+        options = {"multi_output": True, "y_numeric": True, "reset": fresh}
+        x, y = validated(self, untensored(X), untensored(y, "targets"), **options)
         targets = contiguous(np.asarray(y, np.float64).reshape(len(y), -1))
         if fresh:
             self._flat = y.ndim == 1

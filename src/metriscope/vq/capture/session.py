@@ -206,11 +206,11 @@ def _tensors(batch: Batch) -> list[Tensor]:
 
 
 def _broken(batch: Batch) -> str:
-    """Return what is wrong with the points of a batch, as the end of a sentence; empty if they are finite."""
+    """Return what is wrong with the points of a batch, as the end of a sentence."""
     for value in _tensors(batch):
         if count := int((~value.isfinite()).sum()):
             return f", as are {count} of {value.numel()} entries of a batch of data"
-    return ""
+    return ", although the points are finite"
 
 
 def _form(batch: Batch) -> str:
