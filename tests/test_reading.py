@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from safetensors.torch import save_file
+import torch
+from safetensors.torch import load_file, save_file
 from torch import nn
 
 from metriscope.cli import main
-from metriscope.reading.networks import network_name
+from metriscope.reading.networks import load_model, network_name
 from metriscope.reading.points import UserPoints
 from metriscope.vq import Patterns
 from metriscope.vq.capture.patterns import Layer
@@ -233,6 +234,22 @@ def leave(place):
     pass
 
 
+def misspelled(place):
+    state = load_file(place / "w.safetensors")
+    save_file({"wieght" if at == 0 else name: value for at, (name, value) in enumerate(state.items())}, "w.safetensors")
+
+
+@pytest.mark.parametrize("prefix", ["module.", "_orig_mod."])
+def test_weights_saved_from_a_wrapped_network_are_loaded(prefix, place):
+    state = load_file(place / "w.safetensors")
+    save_file({f"{prefix}{name}": value for name, value in state.items()}, "wrapped.safetensors")
+    model = load_model("nets.py:net", place / "wrapped.safetensors")
+    assert all(torch.equal(value, state[name]) for name, value in model.state_dict().items())
+
+
+MISFIT = "the weights in w.safetensors do not fit the network"
+
+
 @pytest.mark.parametrize(
     ("prepare", "words", "sentence"),
     [
@@ -242,7 +259,12 @@ def leave(place):
         (leave, ["nets.py:gone"], "nets.py has no function or class 'gone'"),
         (leave, ["nets.py:nothing"], "nets.py:nothing returned a NoneType, not a torch.nn.Module"),
         (leave, ["nets.py:plain"], ""),
-        (leave, ["nets.py:wider", "--weights", "w.safetensors"], "the weights in w.safetensors do not fit the network"),
+        (leave, ["nets.py:wider", "--weights", "w.safetensors"], MISFIT),
+        (
+            misspelled,
+            ["nets.py:net", "--weights", "w.safetensors"],
+            f"{MISFIT}: the file lacks '",
+        ),
         (leave, ["nets.py:net", "--weights", "gone.safetensors"], "there is no file gone.safetensors"),
         (damaged, ["nets.py:net", "--weights", "w.safetensors"], "w.safetensors is not a complete safetensors file"),
         (with_nan, ["nets.py:net"], "x.npy holds NaN or infinite values"),

@@ -287,6 +287,19 @@ def test_the_inputs_of_a_convolution_are_what_its_weights_are_applied_to(conv):
     torch.testing.assert_close(found @ conv.weight.flatten(1).T + conv.bias, expected)
 
 
+@pytest.mark.parametrize("points", [300, 1_000])
+def test_a_convolution_is_read_from_tens_of_thousands_of_patches(points):
+    # The products of so many rows are not symmetric to the last bit.
+    x = torch.tensor(load_digits().images[:points] / 16).float()[:, None]
+    for seed in range(3):
+        torch.manual_seed(seed)
+        conv = nn.Conv2d(1, 8, 3, padding=1)
+        reading = ms.read_layer(nn.Sequential(conv, nn.ReLU()), "0", x)
+        patches = F.unfold(x.double(), 3, padding=1).transpose(1, 2).flatten(0, 1)
+        white = ms.probes.sphericity(conv.weight.detach().flatten(1), torch.cov(patches.T))
+        assert reading.sphericity == pytest.approx(float(white), rel=0.05)
+
+
 def test_a_model_is_given_back_as_it_was(trained):
     net, x, y = trained
     net.train()
@@ -303,7 +316,8 @@ def test_a_model_is_given_back_as_it_was(trained):
 @pytest.mark.parametrize(
     ("layer", "labels", "said"),
     [
-        ("absent", None, "the model has no layer 'absent': there are 'first', 'last'"),
+        ("absent", None, "the model has no module 'absent'; there are 'first', 'last'"),
+        ("act#2", None, "no module 'act#2', which names a call of an activation: name the layer before it; there are"),
         (nn.Linear(2, 2), None, "layer must be a layer of the model or its name"),
         ("", None, "layer must be a single layer"),
         ("first", [0, 1], r"labels must have the shape \(30,\), got \(2,\)"),

@@ -11,6 +11,7 @@ from typing import Any
 
 import tyro
 
+from metriscope.benching import benchmarks
 from metriscope.commands.output import Manner
 from metriscope.common.errors import unknown
 
@@ -71,6 +72,8 @@ def closing(command: str, study: str = "") -> str:
         "examples:",
         *(f"  {example}" for example in [f"metriscope {one}" for one in own] or EXAMPLES[command]),
     ]
+    if command == "bench":
+        lines = [f"benchmarks: {', '.join(benchmarks())}", *lines]
     return "\n".join(lines)
 
 

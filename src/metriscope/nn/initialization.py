@@ -121,6 +121,9 @@ def init_from_clusters_(
 
 
 def _checked_points(linear: nn.Linear, x: Any) -> Float[Tensor, "n d"]:
+    if not isinstance(linear, nn.Linear) and isinstance(linear, nn.Module):
+        kind = type(linear).__name__
+        raise ValueError(f"linear must be a torch.nn.Linear, got a {kind}; init_model_ sets convolutions too")
     if instance(linear, "linear", nn.Linear).bias is None:
         raise ValueError("linear must have a bias to move its hyperplanes, got bias=False")
     points = float64_tensor(x, "x", "points features", {"features": linear.in_features})

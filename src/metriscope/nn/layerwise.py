@@ -58,7 +58,8 @@ def init_model_(
     Layers are set in the order in which they run, each from clusters of its own inputs, as in
     :func:`init_from_clusters_`; the inputs of a convolution are the patches that it sees. Units beyond the directions
     of a cluster are random mixtures of them through random points of the cluster. Each unit is then scaled so that its
-    pre-activations have a mean square of 1. Its hyperplane has inputs on both sides, so no unit is dead at the start.
+    pre-activations have a mean square of 1. Its hyperplane has inputs on both sides, so no unit of a linear layer
+    and no channel of a convolution is dead at the start.
 
     The network runs in eval mode; normalization and dropout therefore act as they would at test time. Modes, hooks,
     buffers and global random states are as before when the function returns. A layer that is used twice is set at its

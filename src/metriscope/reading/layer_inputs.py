@@ -257,7 +257,9 @@ def locate(source: LayerSource, layer: str | nn.Module) -> Site:
     modules = dict(source.model.named_modules(remove_duplicate=False))
     if isinstance(layer, str):
         if layer not in modules:
-            raise ValueError(f"the model has no layer {layer!r}: there are {', '.join(_readable(modules))}")
+            call = layer.partition("#")[0] in modules or "()" in layer
+            why = ", which names a call of an activation: name the layer before it" if call else ""
+            raise ValueError(f"the model has no module {layer!r}{why}; there are {', '.join(_readable(modules))}")
         name, module = layer, modules[layer]
     else:
         module = instance(layer, "layer", nn.Module)

@@ -37,6 +37,8 @@ __all__ = [
     "short_name",
 ]
 
+# What DataParallel and torch.compile put before every name of a state dict; and names shown of those that do not fit.
+_WRAPPERS, _NAMED = ("module.", "_orig_mod."), 3
 _TORCH_FILES = (".pt", ".pth", ".bin", ".ckpt")
 _FACTORY = re.compile(r"(?P<factory>[^\W\d]\w*)(?:@(?P<weights>.+))?", re.DOTALL)
 _PACKAGE = "metriscope"
@@ -107,7 +109,11 @@ def load_model(target: str, weights: Path | None = None) -> nn.Module:
     """
     from torch import nn
 
+    from metriscope.vq.capture.batches import required_parameters
+
     make = _factory(target)
+    if needed := required_parameters(make):
+        raise ValueError(f"{target} needs arguments ({', '.join(needed)}): name a function that needs none")
     with _users_code(target):
         model = make()
     if not isinstance(model, nn.Module):
@@ -167,15 +173,42 @@ def _load_weights(model: nn.Module, path: Path) -> None:
     if not path.is_file():
         raise ValueError(f"there is no file {path}")
     state = _torch_state(path) if path.suffix in _TORCH_FILES else _safetensors_state(path)
+    state = _unwrapped_names(state, list(model.state_dict()))
     _check_kinds(model, state, path)
     misfit = ""
     with _users_code(f"loading {path} into the network"):
         try:
             model.load_state_dict(state)
         except RuntimeError as error:
-            misfit = str(error).splitlines()[-1].strip()
+            last = str(error).splitlines()[-1].strip()
+            misfit = _other_names(set(state), set(model.state_dict())) or last
     if misfit:
         raise ValueError(f"the weights in {path} do not fit the network: {misfit}")
+
+
+def _unwrapped_names(state: dict[str, Any], names: list[str]) -> dict[str, Any]:
+    """Return a state without the prefix that DataParallel or torch.compile puts before every name."""
+    for prefix in _WRAPPERS:
+        if state and all(name.startswith(prefix) for name in state) and not any(n.startswith(prefix) for n in names):
+            return {name.removeprefix(prefix): value for name, value in state.items()}
+    return state
+
+
+def _other_names(found: set[str], wanted: set[str]) -> str:
+    """Return which names of weights are missing and which are unknown, as a sentence; empty if all fit.
+
+    >>> _other_names({"fc.wieght", "fc.bias"}, {"fc.weight", "fc.bias"})
+    "the file lacks 'fc.weight' and holds 'fc.wieght', which the network does not have"
+    """
+    lacks, has = map(_first_names, (wanted - found, found - wanted))
+    parts = [f"lacks {lacks}" if lacks else "", f"holds {has}, which the network does not have" if has else ""]
+    said = " and ".join(part for part in parts if part)
+    return f"the file {said}" if said else ""
+
+
+def _first_names(names: set[str]) -> str:
+    shown = ", ".join(repr(name) for name in sorted(names)[:_NAMED])
+    return f"{shown} and {len(names) - _NAMED} more" if len(names) > _NAMED else shown
 
 
 def _check_kinds(model: nn.Module, state: Mapping[str, Any], path: Path) -> None:

@@ -309,7 +309,8 @@ def _header(file: IO[bytes], what: str) -> tuple[tuple[int, ...], bool, np.dtype
         raise
     except Exception:
         # numpy's parser of headers can raise any error of Python's tokenizer and evaluator.
-        raise _Refused(f"{what} is not a complete .npy file of numbers: its header cannot be read") from None
+        why = "its header cannot be read; numpy.save writes such files"
+        raise _Refused(f"{what} is not a complete .npy file of numbers: {why}") from None
 
 
 def _check_numbers(array: np.ndarray, what: str) -> None:

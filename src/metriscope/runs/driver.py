@@ -106,7 +106,8 @@ class Driver:
         if kept < len(asked):
             found |= self._compute([job for job in asked if job not in found], work, label)
         self.used.update({run.address: run for run in found.values()})
-        self.announce(f"{label} (runs: {len(found) - kept} computed, {kept} from the store)")
+        if asked:
+            self.announce(f"{label} (runs: {len(found) - kept} computed, {kept} from the store)")
         return Finished({job: found[job] for job in asked if job in found}, len(asked))
 
     def recorded(self, jobs: Iterable[Any], ignored: Collection[str] = ()) -> dict[Any, Record]:

@@ -60,7 +60,8 @@ def whole(claims: Iterable[Claim], unfinished: Mapping[str, str] | None = None) 
     judged = {claim.id: claim for claim in claims}
     found = []
     for entry in entries():
-        missing = (unfinished or {}).get(entry.study, f"The study {entry.study} was not run here.")
+        absent = f"Not part of this report: `metriscope reproduce {entry.study}` re-tests it."
+        missing = (unfinished or {}).get(entry.study, absent)
         waiting = "No study measures this yet." if entry.waits else missing
         blank = Claim(entry.id, entry.text, entry.source, "undecided", waiting, strength="not run", origin="")
         found.append(replace(judged.get(entry.id, blank), study=entry.study))

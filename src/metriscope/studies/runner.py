@@ -121,6 +121,7 @@ class _Series:
         """Run a study, and keep its sections, claims and part of the first page."""
         from metriscope.report import Prose, Section
 
+        before = len(self.driver.shown)
         try:
             shown, judged = self._run(own, plan)
         except Unfinished as cut:
@@ -130,6 +131,8 @@ class _Series:
             self.unfinished[own.name] = f"{why} before this study was done: {cut}."
             text = f"{self.unfinished[own.name]} Run the same command to continue."
             shown, judged = (Section(own.plan.TITLE, (Prose(text),)),), ()
+        if records := len(self.driver.shown) - before:
+            self.announce(f"{own.name}: {records} recorded runs of longer experiments are shown, not computed")
         for text in printed(shown):
             self.announce(text)
         self.sections += shown

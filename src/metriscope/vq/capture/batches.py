@@ -7,7 +7,7 @@ several inputs); or a mapping of names to tensors, which are passed by name. Axe
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -20,7 +20,8 @@ from torch.utils.data import DataLoader, Dataset
 from metriscope.common.validation import contiguous, described, plain_array, require_tensors
 
 __all__ = [
-    "Batch", "Reader", "as_points", "by_name", "expected_points", "is_table", "split", "table_batches", "table_shards",
+    "Batch", "Reader", "as_points", "by_name", "expected_points", "is_table", "required_parameters", "split",
+    "table_batches", "table_shards",
 ]  # fmt: skip
 
 # Names of targets in data sets; they are passed only to a model that has such a parameter.
@@ -70,7 +71,7 @@ def by_name(model: nn.Module, data: Any) -> Any:
     >>> by_name(nn.Bilinear(2, 3, 1), (torch.zeros(4, 2), torch.zeros(4, 3))).keys()
     dict_keys(['input1', 'input2'])
     """
-    return _named(data, _needed(model)) if isinstance(data, tuple) else data
+    return _named(data, required_parameters(model.forward)) if isinstance(data, tuple) else data
 
 
 def _named(data: Sequence[Any], names: Sequence[str]) -> Any:
@@ -193,7 +194,7 @@ class Reader:
 
     def __init__(self, model: nn.Module, device: torch.device | None, axis: int = 0) -> None:
         self._device, self._dtype, self._axis = device, _precision(model), axis
-        self._names, self._needed = _parameters(model), _needed(model)
+        self._names, self._needed = _parameters(model), required_parameters(model.forward)
 
     def __call__(self, batch: Any) -> Batch:
         """Return a batch, ready for the model."""
@@ -248,10 +249,14 @@ def _precision(model: nn.Module) -> torch.dtype:
     return next(floating, torch.get_default_dtype())
 
 
-def _needed(model: nn.Module) -> list[str]:
-    """Return the names of the inputs that a model requires; none if they are not known."""
+def required_parameters(function: Callable[..., Any]) -> list[str]:
+    """Return the names of the positional arguments that a function requires; none if they are not known.
+
+    >>> required_parameters(lambda x, y=1, *, z=2: x)
+    ['x']
+    """
     try:
-        parameters = inspect.signature(model.forward).parameters.values()
+        parameters = inspect.signature(function).parameters.values()
     except (TypeError, ValueError):
         return []
     places = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)

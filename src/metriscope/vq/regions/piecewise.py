@@ -59,9 +59,12 @@ def plane_of(plane: Any, dims: int) -> Plane:
         return Plane(torch.zeros(dims, dtype=torch.float64), unit[0], unit[1])
     if isinstance(plane, str | bytes | Mapping) or not isinstance(plane, Iterable):
         raise ValueError(f"plane must be an origin and two directions, got {described(plane)}")
-    parts = [float64_tensor(part, "each part of plane") for part in plane]
+    given = list(plane)
+    if len(given) != 3:
+        raise ValueError(f"plane must be an origin and two directions, got {len(given)} parts")
+    parts = [float64_tensor(part, "each part of plane") for part in given]
     shapes = [tuple(part.shape) for part in parts]
-    if len(parts) != 3 or len(set(shapes)) != 1 or not shapes[0]:
+    if len(set(shapes)) != 1 or not shapes[0]:
         raise ValueError(f"plane must be an origin and two directions of one shape, got the shapes {shapes}")
     if dims == 2 and int(torch.linalg.matrix_rank(torch.stack(parts[1:]).flatten(1))) < 2:
         raise ValueError("plane must have two directions that span it, got parallel or zero ones")
