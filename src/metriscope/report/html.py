@@ -45,6 +45,8 @@ _XMLNS = ' xmlns="http://www.w3.org/2000/svg"'
 # Colors of figures that are lighter on a dark page; their names are those of the variables in page.css.
 _THEMED = {"ink": INK, "muted": MUTED, "faint": FAINT, "grid": GRID, "published": "#8a2c6a"}
 _THEMED |= {f"{i}": color for i, color in enumerate(CYCLE) if color != INK}
+# Lines around marks, and hollow marks, have the color of what is behind them; white text stays white.
+_WHITE = ("stroke: #ffffff", "fill: #ffffff; stroke")
 # What a spreadsheet reads as a formula, unless it is a number.
 _FORMULA, _NUMBER = (
     re.compile(r"[\s\x00-\x1f]*[=+\-@\uff1d\uff0b\uff0d\uff20]."),
@@ -175,6 +177,8 @@ def themed(html: str) -> Markup:
 
     for name, color in _THEMED.items():
         html = html.replace(color, f"var(--figure-{name}, {color})")
+    for white in _WHITE:
+        html = html.replace(white, white.replace("#ffffff", "var(--drawing, #ffffff)"))
     return Markup(html)
 
 

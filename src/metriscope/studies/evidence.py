@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
-from metriscope.report import number
+from metriscope.report.numbers import as_printed
 from metriscope.rng import derive
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ class Region:
 
     def __str__(self) -> str:
         sign = {"above": "> ", "below": "< ", "within": "within ±"}[self.kind]
-        return f"{sign}{number(self.margin)}"
+        return f"{sign}{as_printed(self.margin)}"
 
 
 def Above(margin: float) -> Region:
