@@ -43,8 +43,10 @@ __all__ = [
 
 SHOWN = 1_000  # points drawn or compared pair by pair; a picture would not show more
 NOVEL = 20
-# Points that read_layer reads, points on which it perturbs units, and seconds that it may take for all layers.
-READ, PROBED, READ_SECONDS = 1_000, 300, 30.0
+# Points that read_layer reads, and seconds that it may take for all layers.
+READ, READ_SECONDS = 1_000, 30.0
+# Points on which units are perturbed, as many as time allows; in few steps, so that pages rarely depend on the time.
+PROBED = (300, 100, 50)
 # Largest number of outputs that are treated as class scores if there are no labels.
 _MOST_ANSWERS = 100
 
@@ -300,10 +302,13 @@ _LATE = "layers are read for {:g} seconds, the cheapest first, and there was no 
 
 
 def _probed(layer: Layer, runs: float) -> int:
-    """Return the number of points on which to perturb units, if ``runs`` forward passes are allowed; 0 if too few."""
+    """Return the number of points on which to perturb units, if ``runs`` forward passes are allowed; 0 if too few.
+
+    >>> [_probed(Layer("act", 10, "relu"), runs) for runs in (1e9, 14_999, 5_000, 100)]
+    [300, 100, 100, 0]
+    """
     units = layer.shape[layer.channel_axis] if layer.channel_axis is not None else layer.width
-    most = int(min(PROBED, runs / (5 * max(units, 1))))
-    return most if most >= 50 else 0
+    return next((points for points in PROBED if 5 * max(units, 1) * points <= runs), 0)
 
 
 def _moved(reading: LayerReading, rows: np.ndarray) -> LayerReading:
