@@ -176,10 +176,10 @@ def test_debug_is_in_the_help_and_loads_nothing(capsys):
 
 
 def test_a_fault_of_our_own_is_not_swallowed(place, monkeypatch):
-    def broken(subject, provenance, announce, explorer):
+    def broken(found, provenance, explorer):
         return len(None)
 
-    monkeypatch.setattr("metriscope.report.network_pages.inspect_page", broken)
+    monkeypatch.setattr("metriscope.report.network_pages.inspection_page", broken)
     np.save("x.npy", np.ones((6, 4), np.float32))
     with pytest.raises(TypeError, match="NoneType"):
         main(["inspect", "theirs.py:plain", "--data", "x.npy"])

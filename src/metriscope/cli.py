@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import logging
 import os
+import shlex
 import sys
 import traceback
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -127,10 +129,11 @@ COMMANDS = (reproduce, inspect, compare, runs, data, bench, demo)
 
 def main(arguments: list[str] | None = None) -> int:
     """Run the command; a user's mistake gives one sentence on standard error; --debug adds the traceback."""
-    manner, debug, words = everywhere(sys.argv[1:] if arguments is None else arguments)
+    given = sys.argv[1:] if arguments is None else arguments
+    manner, debug, words = everywhere(given)
     logging.basicConfig(format="%(message)s", level=logging.WARNING)
     try:
-        with in_manner(manner):
+        with in_manner(replace(manner, command=shlex.join(["metriscope", *given]))):
             return _performed(words)
     except BrokenPipeError:
         # Whoever read our output has seen enough; what is still buffered must not raise again at exit.

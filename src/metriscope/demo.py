@@ -59,6 +59,7 @@ def write_demo(out: Path, announce: Callable[[str], None]) -> Path:
     from safetensors.torch import save_file
 
     from metriscope.reading.points import UserPoints
+    from metriscope.reading.sources import network_sources, source
     from metriscope.report.export import write_report
     from metriscope.report.network_pages import Subject, inspect_page
     from metriscope.runs.provenance import provenance
@@ -77,4 +78,6 @@ def write_demo(out: Path, announce: Callable[[str], None]) -> Path:
     np.save(folder / "x.npy", new.numpy())
     np.save(folder / "y.npy", labels.numpy())
     subject = Subject("demo", capture(model, new), labels.numpy(), model, UserPoints(new.numpy()))
-    return write_report(inspect_page(subject, provenance()), out, "inspect.html")
+    origin = network_sources("metriscope.demo:network", folder / "weights.safetensors")
+    origin |= {"command": "metriscope demo", "data": source(folder / "x.npy"), "labels": source(folder / "y.npy")}
+    return write_report(inspect_page(subject, {**origin, **provenance()}), out, "inspect.html")

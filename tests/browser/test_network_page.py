@@ -12,7 +12,8 @@ from torch import nn
 from metriscope.reading.points import UserPoints
 from metriscope.report import render
 from metriscope.report.network_comparison import compare_page
-from metriscope.report.network_pages import Subject, inspect_page
+from metriscope.report.network_figures import heat_map
+from metriscope.report.network_pages import Subject, inspect_page, network_style
 from metriscope.vq import capture
 
 sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
@@ -169,3 +170,33 @@ def test_without_a_script_every_layer_is_there(visit):
     page = visit("inspect", java_script_enabled=False)
     assert page.locator(".layer-part:visible").count() == 2
     assert page.locator("svg.map circle title").count() == 60
+
+
+def test_what_is_wider_than_the_screen_fades_out_where_there_is_more(visit):
+    wide, phone = visit("inspect"), visit("inspect", 390)
+    assert wide.locator(".scroll.more-before, .scroll.more-after").count() == 0
+    box = phone.locator(".layer-part:visible .scroll:has(table.units)")
+    phone.wait_for_function("box => box.matches('.more-after:not(.more-before)')", arg=box.element_handle())
+    assert "gradient" in box.evaluate("box => getComputedStyle(box).maskImage")
+    box.evaluate("box => { box.scrollLeft = box.scrollWidth; }")
+    phone.wait_for_function("box => box.matches('.more-before:not(.more-after)')", arg=box.element_handle())
+
+
+LONG = ["max_pool() (max_pool)", "a.very.long.path.of.modules.3 (Conv2d)", "fc (Linear)"]
+
+
+@pytest.mark.parametrize("last", range(3))
+def test_no_name_of_a_heat_map_is_cut(browser, last):
+    names = (["a", "b"], [*LONG[last + 1 :], *LONG[: last + 1]])
+    drawn = heat_map("m", np.zeros((2, 3)), names, ("rows", "columns", "value"))
+    page = browser.new_page()
+    page.set_content(f"<style>{network_style()}</style>{drawn}")
+    cut = page.evaluate("""() => {
+      const svg = document.querySelector("svg"), frame = svg.getBoundingClientRect();
+      return [...svg.querySelectorAll("text")].filter(text => {
+        const box = text.getBoundingClientRect();
+        return box.right > frame.right || box.bottom > frame.bottom || box.left < frame.left;
+      }).map(text => text.textContent);
+    }""")
+    page.close()
+    assert cut == []

@@ -220,3 +220,32 @@ def test_both_units_of_a_pair_name_each_other():
         3: "mirrors 5",
         5: "mirrors 3",
     }
+
+
+def test_units_that_are_dead_are_counted_apart_from_those_that_are_used_as_neither():
+    net, x = seeded(dense), points(10)
+    with torch.no_grad():
+        net[0].weight[:5], net[0].bias[:5] = 0, -1
+    labels = net(torch.from_numpy(x)).argmax(1).numpy()
+    (text,) = (one.text for one in told(net, x, labels) if "uses" in one.text and "`0`" in one.text)
+    found = re.match(r"Of 12 units of `0` \(Linear\), the network uses (.*); 5 are dead\.$", text)
+    assert sum(int(number) for number in re.findall(r"(\d+) as (?:distance|intensity|neither)", found[1])) == 7
+
+
+def test_a_smooth_unit_that_is_never_positive_is_called_dead_as_in_the_table():
+    net = seeded(lambda: nn.Sequential(nn.Linear(10, 8), nn.GELU(), nn.Linear(8, 2)))
+    with torch.no_grad():
+        net[0].weight[3], net[0].bias[3] = 0, -1
+    found = told(net, points(10))
+    assert f"1 of 8 units of `0` (Linear) is dead: below zero on all {POINTS} points (unit 3)." in unusual(found)
+
+
+def test_the_nearest_classes_are_compared_with_all_pairs_of_different_classes():
+    net, x = seeded(dense), points(10)
+    labels = np.arange(POINTS) % 3
+    signs = np.asarray(capture(net, x))
+    own = [signs[labels == label] for label in range(3)]
+    means = [(own[a][:, None] != own[b]).sum(2).mean() for a, b in ((0, 1), (0, 2), (1, 2))]
+    (text,) = (one.text for one in told(net, x, labels) if "nearest to each other" in one.text)
+    said = f"{min(means):,.0f} signs on average, against {np.mean(means):,.0f} on average over all pairs of different"
+    assert text.endswith(f"{said} classes.")

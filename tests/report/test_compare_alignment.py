@@ -48,11 +48,22 @@ def test_two_networks_are_compared_in_one_sentence_with_a_gauge_and_its_null_ban
 
 
 def test_the_words_follow_the_value():
-    assert "see these points almost in the same way, more than chance" in words(
-        blocks(page_of(NETWORK, NETWORK), "Alignment")
-    )
+    signs = (NETWORK.signs() > 0).astype(np.uint8)
+    nearly = signs.copy()
+    nearly[:3, 0] ^= 1
+    text = words(blocks(page_of(patterns(signs), patterns(nearly)), "Alignment"))
+    assert "see these points almost in the same way, more than chance" in text
     random = patterns(np.random.default_rng(0).integers(0, 2, (30, 9)).astype(np.uint8))
     assert "see these points in different ways" in words(blocks(page_of(NETWORK, random), "Alignment"))
+
+
+def test_a_network_compared_with_itself_has_identical_patterns_and_with_other_units_of_equal_distances_not():
+    text = words(blocks(page_of(NETWORK, NETWORK), "Alignment"))
+    assert "one and two have identical patterns: at every point, each unit has the same sign in both" in text
+    assert "almost" not in text
+    signs = (NETWORK.signs() > 0).astype(np.uint8)
+    text = words(blocks(page_of(patterns(signs), patterns(1 - signs)), "Alignment"))
+    assert "see these points in the same way, up to scale" in text
 
 
 @pytest.mark.parametrize("pair", [(NETWORK, DEAD), (DEAD, NETWORK), (DEAD, DEAD)])

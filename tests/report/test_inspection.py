@@ -9,9 +9,11 @@ import pytest
 import torch
 from torch import nn
 
+from metriscope.reading.inspection import inspected
 from metriscope.reading.points import UserPoints
 from metriscope.report import Prose, render
 from metriscope.report.network_comparison import compare_page
+from metriscope.report.network_layers import listed_units, ranking
 from metriscope.report.network_pages import Subject, inspect_page
 from metriscope.vq import Patterns, capture
 from metriscope.vq.capture.patterns import Layer
@@ -191,3 +193,44 @@ def test_layers_beyond_what_a_page_holds_are_said_to_be_left_out():
     page = inspect_page(Subject("deep", Patterns(layers, packed)), {})
     panel = next(block for block in section(page, "Layers and units") if getattr(block, "name", "") == "layers")
     assert panel.caption == "16 of 24 layers, evenly chosen."
+
+
+def layer_text(page):
+    panel = next(block for block in section(page, "Layers and units") if getattr(block, "name", "") == "layers")
+    return texts([panel])
+
+
+def test_the_order_of_units_is_named_by_what_was_measured():
+    x = np.random.default_rng(0).normal(size=(90, 6)).astype(np.float32)
+    unlabeled = own(x)
+    answers = unlabeled.model(torch.from_numpy(x)).argmax(1).numpy()
+    other = np.array([f"name {i}" for i in np.argsort(x[:, 0]).argsort() // 9])
+    for labels, words in (
+        (answers, "by how far the log-odds of a class fall if the unit is fixed at its mean"),
+        (other, "by how much the unit tells about the class (mutual information)"),
+        (None, "by how close to 50 % of the points the unit is on"),
+    ):
+        text = layer_text(inspect_page(own(x, labels), {}))
+        assert words in text
+        assert "matter most" not in text
+
+
+def test_units_are_listed_in_the_order_that_is_named():
+    found = inspected(own(np.random.default_rng(0).normal(size=(90, 6)).astype(np.float32)))
+    weights = ranking(found, 0).weights[listed_units(found, 0)["unit"].to_numpy()]
+    alone = (listed_units(found, 0)["partners"] == "").to_numpy()
+    assert (np.diff(weights[alone]) <= 0).all()
+
+
+def test_the_text_of_a_layer_says_dead_and_explains_its_numbers():
+    x = np.random.default_rng(0).normal(size=(90, 6)).astype(np.float32)
+    subject = own(x, (x[:, 0] > 0).astype(int))
+    text = layer_text(inspect_page(subject, {}))
+    assert "never on" not in text
+    assert re.search(r"Of 64 units, \d+ (is|are) dead and \d+ always on\.", text)
+    assert re.search(r"Its inputs vary in 6 directions, and the effective rank of the layer is [1-6](\.\d+)?: ", text)
+    assert re.search(r"tell about the class, \d+ % comes from the half of the values closest to zero", text)
+
+
+def test_the_axes_of_the_map_are_in_root_signs():
+    assert "first axis, in √signs" in render(inspect_page(subject(CASES["three patterns"]), {}))

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from tyro.conf import OmitArgPrefixes, Positional, arg
 
-from metriscope.commands.output import announce, deliver, show, tell
+from metriscope.commands.output import announce, asked, deliver, note, show, tell
 
 if TYPE_CHECKING:
-    from metriscope.report.document import Page
+    from metriscope.reading.inspection import Subject
+    from metriscope.report.document import Companion, Page, Prose
 
 __all__ = ["HowRead", "compare", "demo", "inspect"]
 
@@ -46,6 +47,7 @@ def inspect(
     labels: Path | None = None,
     how: Annotated[HowRead, OmitArgPrefixes] = HowRead(),  # noqa: B008  frozen
     explore: bool = False,
+    read_seconds: float = 30.0,
     out: Path = Path("out"),
 ) -> int:
     """Write one self-contained page about a network: findings first, then its points, layers and units.
@@ -57,22 +59,69 @@ def inspect(
         weights: The network's state_dict: a .safetensors file, or a .pt file that holds only tensors.
         labels: One label per point, a .npy file.
         how: How the network is read.
-        explore: Also write explore.html: distances on the plane through three of the points.
+        explore: Also write explore.html: distances on the plane through three of the points. Only for networks that are
+            piecewise affine (ReLU, not GELU or SiLU) and data that is one array of floats.
+        read_seconds: Time for reading layers as distances, the cheapest first; 0 for no limit.
         out: Folder for inspect.html and tables/inspect/.
     """
+    from metriscope.reading.inspection import Subject, inspected
     from metriscope.reading.networks import read_network, short_name
-    from metriscope.report.explorer.own_plane import explorer_of
     from metriscope.report.export import write_report
-    from metriscope.report.network_pages import Subject, inspect_page
-    from metriscope.runs.provenance import provenance
+    from metriscope.report.network_pages import inspection_page
 
+    if not read_seconds >= 0:
+        raise ValueError(f"--read-seconds must be 0 or more, got {read_seconds:g}")
     points, known = _points_and_labels(data, labels, how)
     reading = _reading(how, points)
     patterns, model = read_network(network, points, weights, reading)
+    origin = {**_network_told(network, weights), **_data_told(data, labels, known)}
     subject = Subject(short_name(network), patterns, known, model, points, how.batch_size, reading.tokens)
-    beside = explorer_of(subject, tell) if explore else None
-    page = inspect_page(subject, provenance(), tell, beside)
+    beside = _explorer(subject) if explore else None
+    found = inspected(subject, tell, read_seconds)
+    if found.late:
+        names = ", ".join(subject.names[at].plain for at in found.late)
+        note(f"not read as distances within {read_seconds:g} seconds: {names}; --read-seconds 0 sets no limit")
+    tell("drawing the page")
+    page = inspection_page(found, _provenance(origin), beside)
     return _written(page, write_report(page, out, "inspect.html"))
+
+
+def _explorer(subject: Subject) -> Companion | Prose:
+    """Return the explorer of a network; if it cannot be drawn, say why here and on the page."""
+    from metriscope.report.document import Prose
+    from metriscope.report.explorer.own_plane import explorer_of
+
+    try:
+        return explorer_of(subject, tell)
+    except (ValueError, RuntimeError) as error:
+        why = f"explore.html was left out: {' '.join(str(error).split())}"
+        note(why, always=True)
+        return Prose(f"{why}.")
+
+
+def _network_told(named: str, weights: Path | None = None) -> dict[str, str]:
+    """Return where a network came from; say so if it has no weights but those of its factory."""
+    from metriscope.reading.sources import UNCHANGED, network_sources
+
+    found = network_sources(named, weights)
+    if found.get("weights") == UNCHANGED:
+        note(f"no weights were given for {named}: they are {UNCHANGED}")
+    return found
+
+
+def _data_told(data: Path | None, labels: Path | None, known: Any) -> dict[str, str]:
+    """Return where points and labels came from."""
+    from metriscope.reading.sources import source
+
+    inside = "none" if known is None else "those of the data"
+    return {"data": source(data), "labels": source(labels, inside)}
+
+
+def _provenance(origin: dict[str, Any]) -> dict[str, Any]:
+    """Return the provenance of a page: the command and what it named, then versions and machine."""
+    from metriscope.runs.provenance import provenance
+
+    return {"command": asked().command, **origin, **provenance()}
 
 
 def _points_and_labels(data: Path, labels: Path | None, how: HowRead) -> tuple[Any, Any]:
@@ -120,7 +169,6 @@ def compare(
     from metriscope.report.export import write_report
     from metriscope.report.network_comparison import compare_page
     from metriscope.report.network_pages import Subject
-    from metriscope.runs.provenance import provenance
 
     points, known = (None, None) if data is None else _points_and_labels(data, labels, how)
     (one, model), (two, other) = (read_network(named, points, None, _reading(how, points)) for named in (first, second))
@@ -128,19 +176,22 @@ def compare(
     known = load_labels(labels, len(one)) if points is None else known
     rows = (("A", first, one, model), ("B", second, two, other))
     subjects = [Subject(f"{k}: {short_name(n)}", p, known, m, points, how.batch_size) for k, n, p, m in rows]
-    page = compare_page(subjects[0], subjects[1], provenance(), tell)
+    origin = {"A": _network_told(first), "B": _network_told(second), **_data_told(data, labels, known)}
+    page = compare_page(subjects[0], subjects[1], _provenance(origin), tell)
     return _written(page, write_report(page, out, "compare.html"))
 
 
 def _written(page: Page, path: Path) -> int:
-    """Print where a page was written, or as JSON also its findings and tables."""
+    """Print where a page and those beside it were written, or as JSON also its findings and tables."""
     from metriscope.report.document import Panel, walk
     from metriscope.report.export import tables_folder
 
     blocks = [block for section in page.sections for block in walk(section.blocks)]
     told = [block.data for block in blocks if isinstance(block, Panel) and block.name == "findings" and block.data]
     tables = {table.name: path.parent / tables_folder(path.name) / f"{table.name}.csv" for table in page.tables}
-    deliver(f"report: {path}", {"report": path, **(told[0] if told else {}), "tables": tables})
+    beside = {Path(each.name).stem: path.parent / each.name for each in page.companions}
+    lines = [f"{name}: {each}" for name, each in {"report": path, **beside}.items()]
+    deliver("\n".join(lines), {"report": path, **beside, **(told[0] if told else {}), "tables": tables})
     show(path)
     return 0
 

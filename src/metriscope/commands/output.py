@@ -12,16 +12,17 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-__all__ = ["Manner", "announce", "asked", "cut", "deliver", "in_manner", "show", "tell"]
+__all__ = ["Manner", "announce", "asked", "cut", "deliver", "in_manner", "note", "show", "tell"]
 
 
 @dataclass(frozen=True)
 class Manner:
-    """How to print: results as JSON, without progress, and whether to open a page in the browser."""
+    """How to print: results as JSON, without progress, whether to open a page; and the ``command`` as it was typed."""
 
     json: bool = False
     quiet: bool = False
     open: bool = False
+    command: str = ""
 
 
 _manners = [Manner()]
@@ -49,6 +50,12 @@ def tell(line: str) -> None:
     """Print what is being done, to standard error, whether or not that is a terminal."""
     if not asked().quiet:
         print(f"{line} ...", file=sys.stderr, flush=True)
+
+
+def note(sentence: str, always: bool = False) -> None:
+    """Print what the user should know about the result, to standard error, unless all is quiet; or ``always``."""
+    if always or not asked().quiet:
+        print(f"metriscope: {sentence}", file=sys.stderr, flush=True)
 
 
 def announce(line: str) -> None:

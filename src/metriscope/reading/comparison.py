@@ -8,25 +8,53 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import numpy as np
-from jaxtyping import Float64, Int64, Num
+from jaxtyping import Bool, Float64, Int64, Num
 
 from metriscope import vq
 from metriscope.reading.inspection import Places, Subject, centered_places
 
-__all__ = ["LEVEL", "PERMUTATIONS", "Comparison", "agreements", "compared", "turned"]
+__all__ = [
+    "LEVEL",
+    "PERMUTATIONS",
+    "Comparison",
+    "Standing",
+    "agreements",
+    "compared",
+    "identical",
+    "standing",
+    "turned",
+]
 
 PERMUTATIONS, LEVEL = 200, 0.95
 
 
+class Standing(NamedTuple):
+    """Points as two networks see them: how far their distances to others agree, and the nearest other point in each."""
+
+    rows: Int64[np.ndarray, " k"]
+    agreement: Float64[np.ndarray, " k"]
+    nearest: tuple[Int64[np.ndarray, " k"], Int64[np.ndarray, " k"]]
+
+    def least(self, most: int) -> Standing:
+        """Return the points that agree least, those without an agreement last.
+
+        >>> rows = np.arange(3)
+        >>> Standing(rows, np.array([0.5, np.nan, 0.1]), (rows, rows)).least(2).rows
+        array([2, 0])
+        """
+        order = np.argsort(np.where(np.isnan(self.agreement), np.inf, self.agreement), kind="stable")[:most]
+        a, b = self.nearest
+        return Standing(self.rows[order], self.agreement[order], (a[order], b[order]))
+
+
 class Comparison(NamedTuple):
-    """Two networks on the same points: alignments, distances, places side by side, and where points disagree."""
+    """Two networks on the same points: alignments, places side by side, how points stand, and if patterns are equal."""
 
     whole: vq.Alignment | None
     layers: vq.Alignment | None
-    rows: Int64[np.ndarray, " k"]
     places: tuple[Places | None, Places | None]
-    agreement: Float64[np.ndarray, " k"]
-    nearest: tuple[Int64[np.ndarray, " k"], Int64[np.ndarray, " k"]]
+    shown: Standing
+    same: bool
 
 
 def compared(one: Subject, two: Subject) -> Comparison:
@@ -40,8 +68,34 @@ def compared(one: Subject, two: Subject) -> Comparison:
     if len(p) > 1:
         whole = vq.alignment(p, q, permutations=PERMUTATIONS, interval=LEVEL)
         layers = vq.alignment(p, q, by_layer=True)
-    nearest = [(kernel + np.diag(np.full(len(rows), np.inf))).argmin(1) for kernel in kernels]
-    return Comparison(whole, layers, rows, (first, second), agreements(*kernels), (nearest[0], nearest[1]))
+    return Comparison(whole, layers, (first, second), _standing(kernels, rows, rows), identical(p, q))
+
+
+def identical(p: vq.Patterns, q: vq.Patterns, batch: int = 4096) -> bool:
+    """Return whether layers of the same widths have the same signs at every point.
+
+    >>> bits = np.array([[0b10100000], [0b01000000]], np.uint8)
+    >>> one, two = (vq.Patterns((vq.Layer(name, 3, "relu"),), bits) for name in ("a", "b"))
+    >>> identical(one, two), identical(one, two[::-1])
+    (True, False)
+    """
+    if [layer.width for layer in p.layers] != [layer.width for layer in q.layers] or len(p) != len(q):
+        return False
+    parts = (slice(start, start + batch) for start in range(0, len(p), batch))
+    return all(np.array_equal(p[part].packed, q[part].packed) for part in parts)
+
+
+def standing(one: Subject, two: Subject, rows: Int64[np.ndarray, " k"]) -> Standing:
+    """Return how any points stand among the points that the page shows."""
+    others = one.shown_rows()
+    kernels = [vq.vq_kernel(each.patterns[rows], each.patterns[others]) for each in (one, two)]
+    return _standing(kernels, rows, others)
+
+
+def _standing(kernels: list[Num[np.ndarray, "k m"]], rows: np.ndarray, others: np.ndarray) -> Standing:
+    apart = rows[:, None] != others
+    nearest = [others[np.where(apart, kernel, np.inf).argmin(1)] for kernel in kernels]
+    return Standing(rows, agreements(kernels[0], kernels[1], apart), (nearest[0], nearest[1]))
 
 
 def turned(places: Float64[np.ndarray, "n 2"], onto: Float64[np.ndarray, "n 2"]) -> Float64[np.ndarray, "n 2"]:
@@ -55,16 +109,19 @@ def turned(places: Float64[np.ndarray, "n 2"], onto: Float64[np.ndarray, "n 2"])
     return places @ (u @ vt) * (s.sum() / size if size else 1.0) + 0.0
 
 
-def agreements(one: Num[np.ndarray, "n n"], two: Num[np.ndarray, "n n"]) -> Float64[np.ndarray, " n"]:
-    """Return, for each point, the correlation of its distances to all others in two networks; NaN where undefined.
+def agreements(
+    one: Num[np.ndarray, "n m"], two: Num[np.ndarray, "n m"], apart: Bool[np.ndarray, "n m"]
+) -> Float64[np.ndarray, " n"]:
+    """Return, for each point, the correlation of its distances in two networks to others; NaN where undefined.
 
-    >>> agreements(np.array([[0, 1, 2], [1, 0, 3], [2, 3, 0]]), np.array([[0, 2, 4], [2, 0, 6], [4, 6, 0]])).round(6)
+    ``apart`` is False where a row and a column are the same point.
+
+    >>> kernel = np.array([[0, 1, 2], [1, 0, 3], [2, 3, 0]])
+    >>> agreements(kernel, 2 * kernel, ~np.eye(3, dtype=bool)).round(6)
     array([1., 1., 1.])
     """
-    off = ~np.eye(len(one), dtype=bool)
-    a, b = (kernel.astype(np.float64)[off].reshape(len(one), -1) for kernel in (one, two))
-    if a.shape[1] < 2:
-        return np.full(len(one), np.nan)
-    a, b = (each - each.mean(1, keepdims=True) for each in (a, b))
+    counts = apart.sum(1, keepdims=True)
+    a, b = (np.where(apart, kernel, 0.0) for kernel in (one, two))
+    a, b = (np.where(apart, each - each.sum(1, keepdims=True) / np.maximum(counts, 1), 0.0) for each in (a, b))
     norms = np.sqrt((a * a).sum(1) * (b * b).sum(1))
     return np.divide((a * b).sum(1), norms, out=np.full(len(one), np.nan), where=norms > 0)

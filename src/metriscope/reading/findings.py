@@ -41,6 +41,11 @@ _POOLED = {
     "first": "at the first token",
     "last": "at the last token",
 }
+# What the network takes from a unit, by kind.
+_USES = {
+    "distance": "what counts is how close its pre-activation is to zero",
+    "intensity": "what counts is how large its pre-activation is",
+}
 
 
 @dataclass(frozen=True)
@@ -184,7 +189,7 @@ class _Layer:
         positions = " at every position" if self.layer.channel_axis is not None else ""
         two_sided = self.layer.kind in _TWO_SIDED
         rows = (
-            ("dead", "notable", f"never on (below zero) {everywhere}", 0.0, two_sided or not smooth),
+            ("dead", "notable", f"dead: below zero {everywhere}", 0.0, two_sided or not smooth),
             ("dead", "problem", f"dead {everywhere}", 0.0, two_sided or smooth),
             ("saturated", "problem", f"saturated {everywhere}", 0.0, False),
             ("always on", "notable", f"always on{positions}: linear {everywhere}", _MANY, two_sided),
@@ -315,9 +320,8 @@ def _facts(found: Inspection) -> Iterator[Finding]:
     if len(classes) > 2 and not np.isnan(between).all():
         a, b = np.unravel_index(np.nanargmin(between), between.shape)
         text = f"The classes nearest to each other are {classes[a]} and {classes[b]}: their points differ in "
-        yield Finding(
-            "fact", f"{text}{between[a, b]:,.0f} signs on average, against {np.nanmean(between):,.0f} of all pairs.", 5
-        )
+        text += f"{between[a, b]:,.0f} signs on average, against {np.nanmean(between):,.0f} on average over all pairs "
+        yield Finding("fact", f"{text}of different classes.", 5)
 
 
 def _confused(found: Inspection) -> Iterator[Finding]:
@@ -335,13 +339,15 @@ def _kinds(found: Inspection) -> Iterator[Finding]:
     subject = found.subject
     for at, (name, noun) in enumerate(zip(subject.names, subject.nouns(), strict=True)):
         own = found.units[found.units["at"] == at]
+        used = own["kind"].isin(list(_USES))
+        if not used.any() or subject.labels is None:
+            continue
         kinds = own["kind"].value_counts()
-        distance, intensity = (int(kinds.get(kind, 0)) for kind in ("distance", "intensity"))
-        if distance + intensity and subject.labels is not None:
-            rest = len(own) - distance - intensity
-            text = (
-                f"Of {len(own):,} {noun}s of {name}, the network uses {distance:,} as distances (the zero set matters) "
-            )
-            text += f"and {intensity:,} as intensities (the size matters); {rest:,} clearly as neither."
-            short = f"{name} {distance:,} distances, {intensity:,} intensities"
-            yield Finding("fact", text, 7 - at / (1 + len(subject.names)), "units read as distances", short)
+        dead = int((~used & (own["status"] == "dead")).sum())
+        rest = len(own) - int(used.sum()) - dead
+        uses = [f"{kinds[kind]:,} as {kind} ({why})" for kind, why in _USES.items() if kind in kinds]
+        text = f"Of {len(own):,} {noun}s of {name}, the network uses {' and '.join(uses)}"
+        text += f", and {rest:,} as neither of the two" if rest else ""
+        text += f"; {dead:,} {'is' if dead == 1 else 'are'} dead" if dead else ""
+        short = f"{name} {', '.join(f'{kinds.get(kind, 0):,} as {kind}' for kind in _USES)}"
+        yield Finding("fact", f"{text}.", 7 - at / (1 + len(subject.names)), f"uses of {noun}s", short)

@@ -43,8 +43,10 @@ __all__ = [
 
 SHOWN = 1_000  # points drawn or compared pair by pair; a picture would not show more
 NOVEL = 20
-# Points that read_layer reads, points on which it perturbs units, and seconds that it may take for all layers.
-READ, PROBED, SECONDS = 1_000, 300, 30.0
+# Points that read_layer reads, and seconds that it may take for all layers.
+READ, READ_SECONDS = 1_000, 30.0
+# Points on which units are perturbed, as many as time allows; in few steps, so that pages rarely depend on the time.
+PROBED = (300, 100, 50)
 # Largest number of outputs that are treated as class scores if there are no labels.
 _MOST_ANSWERS = 100
 
@@ -211,8 +213,8 @@ class Inspection:
     """All measurements that the page of one network shows.
 
     ``kernel`` holds the distances of the shown ``rows``; ``readings`` are the results of ``read_layer`` by the number
-    of the layer, and ``unread`` the reasons why others have none; ``novelty`` is the distance of each point to its
-    nearest other point.
+    of the layer, and ``unread`` the reasons why others have none; ``late`` are those that there was no time to read.
+    ``novelty`` is the distance of each point to its nearest other point.
     """
 
     subject: Subject
@@ -224,6 +226,7 @@ class Inspection:
     kernel: Num[np.ndarray, "k k"]
     regions: int
     novelty: Float64[np.ndarray, " n"] | None
+    late: tuple[int, ...] = ()
 
     @property
     def labels(self) -> np.ndarray | None:
@@ -243,14 +246,16 @@ class Inspection:
         return vq.vq_kernel(self.subject.patterns[self.rows].layer(layer.name))
 
 
-def inspected(subject: Subject, announce: Callable[[str], None] = lambda line: None) -> Inspection:
-    """Return everything that the page of a network shows."""
+def inspected(
+    subject: Subject, announce: Callable[[str], None] = lambda line: None, read_seconds: float = READ_SECONDS
+) -> Inspection:
+    """Return everything that the page of a network shows; layers are read for so many seconds, without limit if 0."""
     patterns = subject.patterns
     announce("running the network for its answers")
     found, seconds = answers(subject)
     # Units are judged by their effect on correct predictions.
     judged = found is not None and found.right is not None
-    readings, unread = _readings(subject, seconds, judged, announce)
+    readings, unread, late = _readings(subject, seconds, judged, announce, read_seconds)
     announce("measuring distances between points")
     rows = subject.shown_rows()
     novelty = None
@@ -259,44 +264,51 @@ def inspected(subject: Subject, announce: Callable[[str], None] = lambda line: N
         novelty = np.asarray(vq.novelty(patterns, patterns, k=2), np.float64)
     units = _unit_table(subject, readings)
     measured = vq.vq_kernel(patterns[rows]), vq.region_count(patterns), novelty
-    return Inspection(subject, units, readings, unread, found, rows, *measured)
+    return Inspection(subject, units, readings, unread, found, rows, *measured, late)
 
 
 def _readings(
-    subject: Subject, seconds: float, judged: bool, announce: Callable[[str], None]
-) -> tuple[dict[int, LayerReading], dict[int, str]]:
-    """Read each layer as distances, until the time that a page may take is used up."""
+    subject: Subject, pace: float, judged: bool, announce: Callable[[str], None], read_seconds: float
+) -> tuple[dict[int, LayerReading], dict[int, str], tuple[int, ...]]:
+    """Read layers as distances, the cheapest first, until time is used up; ``pace`` is the seconds per point."""
     found: dict[int, LayerReading] = {}
-    unread: dict[int, str] = {}
     if subject.model is None or subject.points is None:
-        return found, dict.fromkeys(range(len(subject.names)), "the network itself is not known, only its patterns")
+        why = "the network itself is not known, only its patterns"
+        return found, dict.fromkeys(range(len(subject.names)), why), ()
     rows = subject.shown_rows(READ)
     data, labels = subject.points.take(rows), None if subject.labels is None else subject.labels[rows]
+    unread = {
+        at: "it is not the output of one linear layer" for at, one in enumerate(subject.names) if not one.readable
+    }
+    order = sorted(set(range(len(subject.names))) - set(unread), key=lambda at: (subject.names[at].outputs, at))
     begun = time.perf_counter()
-    for at, name in enumerate(subject.names):
-        left = SECONDS - (time.perf_counter() - begun)
-        if not name.readable:
-            unread[at] = "it is not the output of one linear layer"
-        elif found and left < 2 * seconds * len(rows):
-            unread[at] = f"layers were read for {SECONDS:.0f} seconds, and this one comes later"
-        else:
-            announce(f"reading {name.plain}")
-            share = left / (len(subject.names) - at)
-            probed = _probed(subject.patterns.layers[at], share / max(seconds, 1e-9)) if judged else 0
-            try:
-                found[at] = _moved(
-                    read_layer(subject.model, name.readable, data, labels, subject.batch_size, probed), rows
-                )
-            except ValueError as error:
-                unread[at] = str(error)
-    return found, unread
+    for turn, at in enumerate(order):
+        left = (read_seconds or np.inf) - (time.perf_counter() - begun)
+        if turn and left < 2 * pace * len(rows):
+            late = tuple(sorted(order[turn:]))
+            return found, unread | dict.fromkeys(late, _LATE.format(read_seconds)), late
+        announce(f"reading {subject.names[at].plain}")
+        runs = left / (len(order) - turn) / max(pace, 1e-9)
+        probed = _probed(subject.patterns.layers[at], runs) if judged else 0
+        try:
+            reading = read_layer(subject.model, subject.names[at].readable, data, labels, subject.batch_size, probed)
+            found[at] = _moved(reading, rows)
+        except ValueError as error:
+            unread[at] = str(error)
+    return found, unread, ()
+
+
+_LATE = "layers are read for {:g} seconds, the cheapest first, and there was no time left (--read-seconds 0: no limit)"
 
 
 def _probed(layer: Layer, runs: float) -> int:
-    """Return the number of points on which to perturb units, if ``runs`` forward passes are allowed; 0 if too few."""
+    """Return the number of points on which to perturb units, if ``runs`` forward passes are allowed; 0 if too few.
+
+    >>> [_probed(Layer("act", 10, "relu"), runs) for runs in (1e9, 14_999, 5_000, 100)]
+    [300, 100, 100, 0]
+    """
     units = layer.shape[layer.channel_axis] if layer.channel_axis is not None else layer.width
-    most = min(PROBED, int(runs / (5 * max(units, 1))))
-    return most if most >= 50 else 0
+    return next((points for points in PROBED if 5 * max(units, 1) * points <= runs), 0)
 
 
 def _moved(reading: LayerReading, rows: np.ndarray) -> LayerReading:

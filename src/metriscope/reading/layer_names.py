@@ -34,7 +34,7 @@ class LayerName:
     """The name of a captured layer on a page: the path and the type of the module that its signs come from.
 
     ``readable`` is the name of that module if it is linear or convolutional, otherwise empty; ``tokens`` says whether
-    it has several rows per point.
+    it has several rows per point, and ``outputs`` is the number of its outputs (rows times units) on a few points.
 
     Examples
     --------
@@ -47,6 +47,7 @@ class LayerName:
     activation: str
     readable: str = ""
     tokens: bool = False
+    outputs: int = 0
 
     def __str__(self) -> str:
         return f"`{self.path}` ({self.type})"
@@ -120,7 +121,8 @@ def _name(layer: Layer, call: _Call | None) -> LayerName:
     if call is None or not call.name:
         return LayerName(layer.name, layer.kind, layer.kind)
     readable = call.name if isinstance(call.module, _LINEAR) else ""
-    return LayerName(call.name, type(call.module).__name__, layer.kind, readable, call.returned.ndim > 2)
+    several, outputs = call.returned.ndim > 2, call.returned.numel()
+    return LayerName(call.name, type(call.module).__name__, layer.kind, readable, several, outputs)
 
 
 def _calls(model: nn.Module, batch: Any) -> list[_Call]:

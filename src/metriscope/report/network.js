@@ -131,3 +131,13 @@ for (const map of $$("svg.heat")) {
     if (values[row]?.[column] !== undefined) line.textContent = `${rows[row]}, ${columns[column]}: ${what} ${values[row][column] ?? "undefined"}`;
   });
 }
+
+// What is wider than the screen fades out at the edge behind which there is more.
+for (const box of $$(".scroll")) {
+  const mark = () => {
+    box.classList.toggle("more-before", box.scrollLeft > 1);
+    box.classList.toggle("more-after", box.scrollLeft < box.scrollWidth - box.clientWidth - 1);
+  };
+  box.addEventListener("scroll", mark, { passive: true });
+  new ResizeObserver(mark).observe(box);
+}

@@ -5,15 +5,15 @@ Axes: N points. Large sets are shown by an even sample of points.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from html import escape
 
 import numpy as np
 import pandas as pd
 
 from metriscope import vq
-from metriscope.reading.comparison import LEVEL, PERMUTATIONS, Comparison, compared
-from metriscope.reading.inspection import Subject, answers
+from metriscope.reading.comparison import LEVEL, PERMUTATIONS, Comparison, Standing, compared, standing
+from metriscope.reading.inspection import Answers, Subject, answers
 from metriscope.report.document import Block, Details, Page, Panel, Prose, Section, Table
 from metriscope.report.html import inline
 from metriscope.report.network_figures import gauge, heat_map, point_map, quantized
@@ -25,8 +25,11 @@ from metriscope.report.point_views import PointViews
 __all__ = ["compare_page"]
 
 SHOWN = 20
-# Alignments from which on two networks are said to be nearly the same, much alike, or somewhat alike.
+# Points with different answers that are measured, evenly chosen; the page lists a few of them.
+_MEASURED = 1_000
+# Alignments from which on two networks are said to be the same up to scale, nearly the same, and so on.
 _WORDS = (
+    (1 - 1e-12, "see these points in the same way, up to scale"),
     (0.95, "see these points almost in the same way"),
     (0.6, "see these points much alike"),
     (0.2, "see these points somewhat alike"),
@@ -34,18 +37,19 @@ _WORDS = (
 
 
 def compare_page(
-    one: Subject, two: Subject, provenance: dict[str, object], announce: Callable[[str], None] = lambda line: None
+    one: Subject, two: Subject, provenance: Mapping[str, object], announce: Callable[[str], None] = lambda line: None
 ) -> Page:
     """Return the page of two networks on the same points."""
     announce("comparing the networks")
-    found = compared(one, two)
-    views = PointViews(one, found.rows.tolist(), answers(one)[0])
-    others = PointViews(two, [], answers(two)[0])
+    found, told, other = compared(one, two), answers(one)[0], answers(two)[0]
+    opposed = _opposed(one, two, told, other)
+    rows = np.concatenate([found.shown.rows, opposed.rows])
+    views, others = PointViews(one, rows.tolist(), told), PointViews(two, [], other)
     announce("drawing the page")
     sections = (
         Section("Alignment", (*_alignment(found, one, two), *_answers(views, others))),
         Section("Maps side by side", _maps(found, (one, two), views, others)),
-        Section("Where they disagree", _disagreements(found, views, others)),
+        Section("Where they disagree", (*_different(opposed, views, others), *_disagreements(found, views, others))),
         Section("Layer by layer", (_layers(found, one, two),)),
         Section("Units", (units_table(one, "-a"), units_table(two, "-b"))),
         Section("What was captured", (*captured(one, "-a"), *captured(two, "-b"))),
@@ -64,9 +68,11 @@ def _alignment(found: Comparison, one: Subject, two: Subject) -> tuple[Block, ..
     p = float(np.asarray(whole.p_value))
     low, high = np.quantile(whole.null, [0.025, 0.975])
     words = next((text for least, text in _WORDS if value >= least), "see these points in different ways")
-    chance = "no more than chance" if p > 1 - LEVEL else "more than chance"
+    words += f", {'no more' if p > 1 - LEVEL else 'more'} than chance"
+    if found.same:
+        words = "have identical patterns: at every point, each unit has the same sign in both"
     sentence = (
-        f"**{one.name}** and **{two.name}** {words}, {chance}: alignment **{number(value)}**, {_interval_text(whole)}; "
+        f"**{one.name}** and **{two.name}** {words}: alignment **{number(value)}**, {_interval_text(whole)}; "
         f"shuffled points give {number(float(low))} to {number(float(high))} (p = {number(p)})."
     )
     interval = None if whole.interval_reason else (float(whole.interval[0]), float(whole.interval[1]))
@@ -77,6 +83,14 @@ def _alignment(found: Comparison, one: Subject, two: Subject) -> tuple[Block, ..
         f"{PERMUTATIONS} shuffles of the points. Near 0 judge by the band, not by the interval."
     )
     return Panel("gauge", "", drawn), Prose(note)
+
+
+def _opposed(one: Subject, two: Subject, told: Answers | None, other: Answers | None) -> Standing:
+    """Return how points with different answers stand: the points that agree least, of evenly chosen ones."""
+    rows = np.zeros(0, int) if told is None or other is None else np.flatnonzero(told.predicted != other.predicted)
+    if len(rows) > _MEASURED:
+        rows = rows[np.linspace(0, len(rows) - 1, _MEASURED).round().astype(int)]
+    return standing(one, two, rows).least(SHOWN)
 
 
 def _answers(views: PointViews, others: PointViews) -> tuple[Block, ...]:
@@ -117,8 +131,8 @@ def _title(row: int, views: PointViews, others: PointViews) -> str:
 def _maps(
     found: Comparison, subjects: tuple[Subject, Subject], views: PointViews, others: PointViews
 ) -> tuple[Block, ...]:
-    titles = [_title(int(row), views, others) for row in found.rows]
-    labels = None if subjects[0].labels is None else subjects[0].labels[found.rows]
+    titles = [_title(int(row), views, others) for row in found.shown.rows]
+    labels = None if subjects[0].labels is None else subjects[0].labels[found.shown.rows]
     maps, blocks = [], []
     for key, places, subject in zip("ab", found.places, subjects, strict=True):
         if places is None:
@@ -134,39 +148,63 @@ def _maps(
         f"near to the first as it can. {len(titles):,} of {len(subjects[0].patterns):,} points; a point that is "
         "pointed at or chosen in one map is marked in both."
     )
-    either = [int(views.wrong(int(row)) or others.wrong(int(row))) for row in found.rows]
-    data = views.records(found.rows.tolist()) | {"titles": titles, "wrong": either}
+    either = [int(views.wrong(int(row)) or others.wrong(int(row))) for row in found.shown.rows]
+    data = views.records(found.shown.rows.tolist()) | {"titles": titles, "wrong": either}
     return maps_panel(maps, "", data, labels, caption), *blocks
 
 
+def _different(opposed: Standing, views: PointViews, others: PointViews) -> tuple[Block, ...]:
+    """Return the points that the networks answer differently, if both answer and there are any."""
+    if views.answers is None or others.answers is None or not len(opposed.rows):
+        return ()
+    count, listed = int((views.answers.predicted != others.answers.predicted).sum()), len(opposed.rows)
+    caption = f"{listed:,} of {plural(count, 'point')} with different answers"
+    caption += f", from {_MEASURED:,} of them, evenly chosen" if count > _MEASURED else ""
+    caption += "; those come first on whose distances to other points the networks agree least."
+    return _listed(
+        "different-answers", "Points that the networks answer differently", opposed, (views, others), caption
+    )
+
+
 def _disagreements(found: Comparison, views: PointViews, others: PointViews) -> tuple[Block, ...]:
-    known = np.isfinite(found.agreement)
-    if not known.any():
+    known = int(np.isfinite(found.shown.agreement).sum())
+    if not known:
         return (Prose("No point has an agreement: in one of the networks its distances to all others are the same."),)
-    order = np.argsort(np.where(known, found.agreement, np.inf), kind="stable")[: min(SHOWN, int(known.sum()))]
-    rows, ids = found.rows[order], views.subject.patterns.ids
-    nearest = [found.rows[each[order]] for each in found.nearest]
-    notes = [f"agreement {number(float(found.agreement[at]), 2)}" for at in order]
-    if views.pictured:
-        html = _pictures(views, others, rows, notes, nearest)
-    else:
-        text = [f"{note}; nearest in A {ids[a]}, in B {ids[b]}" for note, a, b in zip(notes, *nearest, strict=True)]
-        html = views.gallery(rows.tolist(), text, "how far the networks agree")
-    middle = number(float(np.nanmedian(found.agreement)), 2)
+    middle = number(float(np.nanmedian(found.shown.agreement)), 2)
     caption = "The correlation of a point's distances to all others in A with those in B; the median over points is "
-    caption += f"{middle}."
-    table = pd.DataFrame(
-        {
-            "point": ids[rows],
-            "agreement": found.agreement[order],
-            "nearest in A": ids[nearest[0]],
-            "nearest in B": ids[nearest[1]],
-        }
-    )
-    details = Details(
-        "The same as a table", (Table("disagreements", "Points on which the networks disagree most", table),)
-    )
-    return Panel("disagreements", "Points on which the networks disagree most.", html, caption), details
+    least = found.shown.least(min(SHOWN, known))
+    title = "Points on which the networks disagree most"
+    return _listed("disagreements", title, least, (views, others), f"{caption}{middle}.")
+
+
+def _listed(
+    name: str, title: str, shown: Standing, pair: tuple[PointViews, PointViews], caption: str
+) -> tuple[Block, ...]:
+    """Return points with the answers of both networks, how far their distances agree, and their nearest points."""
+    views, ids = pair[0], pair[0].subject.patterns.ids
+    notes = [f"agreement {number(float(one), 2)}" for one in shown.agreement]
+    if views.pictured:
+        html = _pictures(*pair, shown.rows, notes, list(shown.nearest))
+    else:
+        near = zip(notes, *shown.nearest, strict=True)
+        text = [f"{note}; nearest in A {ids[a]}, in B {ids[b]}" for note, a, b in near]
+        html = views.gallery(shown.rows.tolist(), text, "how far the networks agree", _judges(*pair))
+    columns = {"point": ids[shown.rows]}
+    if views.subject.labels is not None:
+        columns["label"] = views.subject.labels[shown.rows]
+    columns |= {head: each.answers.predicted[shown.rows] for head, each in _judges(*pair).items() if each.answers}
+    columns |= {
+        "agreement": shown.agreement,
+        "nearest in A": ids[shown.nearest[0]],
+        "nearest in B": ids[shown.nearest[1]],
+    }
+    table = Table(name, title, pd.DataFrame(columns))
+    return Panel(name, f"{title}.", html, caption), Details("The same as a table", (table,))
+
+
+def _judges(views: PointViews, others: PointViews) -> dict[str, PointViews]:
+    """Return the networks that answer, by the heading of their answers."""
+    return {f"{name} answers": each for name, each in (("A", views), ("B", others)) if each.answers is not None}
 
 
 def _pictures(
@@ -179,10 +217,9 @@ def _pictures(
             if views.subject.labels is not None
             else []
         )
-        for name, each in (("A", views), ("B", others)):
-            if each.answers is not None:
-                mark = ' <b class="wrong">✗</b>' if each.wrong(int(row)) else ""
-                lines.append(f"<span>{name} answers <b>{escape(str(each.answers.predicted[row]))}</b>{mark}</span>")
+        lines += [
+            f"<span>{head} <b>{each.answer(int(row))}</b></span>" for head, each in _judges(views, others).items()
+        ]
         pair = "".join(views.picture(int(each)) for each in (a, b))
         number_ = f'<span class="id">#{escape(str(views.subject.patterns.ids[row]))}</span>'
         items.append(

@@ -5,6 +5,7 @@ Drawings keep a light card, so that their colors mean the same on a dark page. W
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from html import escape
 
@@ -22,6 +23,8 @@ __all__ = ["SIDE", "gauge", "heat_map", "legend_of", "point_map", "quantized"]
 SIDE = 1000  # units along a side of a map
 _MARGIN = 40
 _CELL, _PRINTED = 34, 14
+# Degrees by which long names of columns are turned.
+_SLANT = 35
 
 
 def quantized(places: Float64[np.ndarray, "n 2"]) -> list[list[int]]:
@@ -54,7 +57,7 @@ def point_map(name: str, title: str, xy: list[list[int]], labels: np.ndarray | N
         for i, (x, y, k, text) in enumerate(zip(*xy, codes, titles, strict=True))
     ]
     words = (
-        f'<text x="{SIDE / 2:g}" y="{SIDE - 4}" text-anchor="middle">first axis, in signs to the power ½</text>'
+        f'<text x="{SIDE / 2:g}" y="{SIDE - 4}" text-anchor="middle">first axis, in √signs</text>'
         f'<text x="22" y="{SIDE / 2:g}" text-anchor="middle" transform="rotate(-90 22 {SIDE / 2:g})">second axis</text>'
     )
     head = (
@@ -99,9 +102,9 @@ def heat_map(
     printed = columns <= _PRINTED and rows <= _PRINTED
     left, top = 40 + min(7 * max(len(one) for one in names[0]), 210), 62
     turned = max(len(one) for one in names[1]) * 7 > max(cell, 34)
-    bottom = 34 + (round(5.2 * min(max(len(one) for one in names[1]), 26)) if turned else 16)
-    high_ = top + tall * rows + bottom
-    wide = max(left + cell * columns + (60 if turned else 16), left + 7 * len(titles[2]) + 10, left + 190)
+    across, down = _slanted(names[1]) if turned else (0, 0)
+    high_ = top + tall * rows + 50 + down
+    wide = max(left + cell * columns + max(16, across - cell // 2), left + 7 * len(titles[2]) + 10, left + 190)
     parts = [
         f'<image href="{data_uri(pixels)}" x="{left}" y="{top}" width="{cell * columns}" height="{tall * rows}" '
         'preserveAspectRatio="none" style="image-rendering:pixelated"/>'
@@ -156,12 +159,18 @@ def _column_names(names: Sequence[str], corner: tuple[int, int], cell: int, turn
         x, y = left + cell * (i + 0.5), top + 16
         if turned:
             found.append(
-                f'<text x="{x:g}" y="{y}" text-anchor="start" transform="rotate(35 {x:g} {y})">'
+                f'<text x="{x:g}" y="{y}" text-anchor="start" transform="rotate({_SLANT} {x:g} {y})">'
                 f"{escape(_short(name))}</text>"
             )
         else:
             found.append(f'<text x="{x:g}" y="{y}" text-anchor="middle">{escape(_short(name))}</text>')
     return found
+
+
+def _slanted(names: Sequence[str]) -> tuple[int, int]:
+    """Return how far the longest of the names reaches to the right and down, when it is turned."""
+    length, angle = 7 * max(len(_short(name)) for name in names), math.radians(_SLANT)
+    return math.ceil(length * math.cos(angle)), math.ceil(length * math.sin(angle))
 
 
 def _short(name: str) -> str:

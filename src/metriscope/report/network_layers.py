@@ -6,9 +6,11 @@ Axes: C classes, K units. Convolutions are listed by channel, tokens by feature.
 from __future__ import annotations
 
 from html import escape
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from jaxtyping import Float64
 
 from metriscope import vq
 from metriscope.reading.inspection import Inspection, Subject, class_activity, class_distances, partner_notes
@@ -17,7 +19,7 @@ from metriscope.report.network_figures import heat_map
 from metriscope.report.numbers import number, plural
 from metriscope.report.point_views import PointViews
 
-__all__ = ["CLASSES", "layer_blocks", "listed_units", "shown_layers", "units_table"]
+__all__ = ["CLASSES", "layer_blocks", "listed_units", "ranking", "shown_layers", "units_table"]
 
 # Layers that are shown one by one, units of a layer that are listed, units and classes of a heat map.
 LAYERS, UNITS, COLUMNS, CLASSES = 16, 16, 48, 40
@@ -63,23 +65,51 @@ def units_table(subject: Subject, suffix: str = "") -> Table:
     table = vq.utilization(subject.patterns, by="channel").summary().rename(columns={"opposites": "mirrored"})
     names = {layer.name: name.plain for layer, name in zip(subject.patterns.layers, subject.names, strict=True)}
     table["layer"] = table["layer"].map(names)
-    note = "By signs alone; a channel counts once, over all its positions. Max pools have no units of their own."
+    note = "By signs alone: a dead unit is at or above zero at no point, one that is always on at every point. "
+    note += "A channel counts once, over all its positions. Max pools have no units of their own."
     return Table(f"units{suffix}", f"{subject.name}: units by layer", table, note)
+
+
+class Ranking(NamedTuple):
+    """How much each unit of a layer matters, and what was measured for that, in words."""
+
+    weights: Float64[np.ndarray, " k"]
+    measured: str
+
+
+# What a unit's importance is measured by, from the best measure to one that needs neither labels nor class scores.
+_RANKED = {
+    "ablation_effect": "how far the log-odds of a class fall if the unit is fixed at its mean, the largest fall first",
+    "information": "how much the unit tells about the class (mutual information), the most first",
+}
+
+
+def ranking(found: Inspection, at: int) -> Ranking:
+    """Return how much each unit of a layer matters, by the best measure that is known for all of them."""
+    own, reading = found.units[found.units["at"] == at], found.readings.get(at)
+    for column, words in _RANKED.items():
+        if reading is not None and len(reading.units) == len(own):
+            measured = reading.units[column].to_numpy(float)
+            if np.isfinite(measured).all() and measured.any():
+                return Ranking(measured, words)
+    return Ranking(
+        -np.abs(own["active"].to_numpy() - 0.5), "how close to 50 % of the points the unit is on, the closest first"
+    )
 
 
 def listed_units(found: Inspection, at: int) -> pd.DataFrame:
     """Return the units of a layer that are listed: those with partners, then those that matter most."""
-    own, reading = found.units[found.units["at"] == at], found.readings.get(at)
+    own = found.units[found.units["at"] == at]
     own = own.assign(partners=partner_notes(own))
-    partner = (own["partners"] != "").to_numpy()
-    weight = -np.abs(own["active"].to_numpy() - 0.5)
-    if reading is not None and len(reading.units) == len(own):
-        for column in ("information", "ablation_effect"):
-            measured = reading.units[column].to_numpy(float)
-            if np.isfinite(measured).all() and measured.any():
-                weight = measured
-    idle = own["status"].isin(["dead"]).to_numpy()
-    return own.iloc[np.lexsort((-weight, idle, ~partner))[:UNITS]]
+    alone, dead = (own["partners"] == "").to_numpy(), (own["status"] == "dead").to_numpy()
+    return own.iloc[np.lexsort((-ranking(found, at).weights, dead, alone))[:UNITS]]
+
+
+def _order(found: Inspection, at: int, listed: pd.DataFrame) -> str:
+    """Return the order in which units are listed, as a sentence."""
+    first = "units with a partner first, then " if (listed["partners"] != "").any() else ""
+    last = ", dead units last" if (listed["status"] == "dead").any() else ""
+    return f"Order: {first}by {ranking(found, at).measured}{last}."
 
 
 def _layer_part(found: Inspection, views: PointViews, at: int) -> str:
@@ -91,12 +121,9 @@ def _layer_part(found: Inspection, views: PointViews, at: int) -> str:
         lines.append(f"<p>No {noun} changes sign between any two points: there is nothing to list.</p>")
     elif len(own):
         listed = listed_units(found, at)
-        more = (
-            f" ({len(listed)} of {len(own):,}: those with partners, then those that matter most)"
-            if len(listed) < len(own)
-            else ""
-        )
-        lines.append(f"<h4>{noun.capitalize()}s{more}</h4>{_unit_rows(listed, views, noun)}")
+        more = f" ({len(listed)} of {len(own):,})" if len(listed) < len(own) else ""
+        order = escape(_order(found, at, listed)) if len(listed) > 1 else ""
+        lines.append(f"<h4>{noun.capitalize()}s{more}</h4><p class='note'>{order}</p>{_unit_rows(listed, views, noun)}")
     if subject.labels is not None and len(own) and not idle:
         lines.append(_class_heat(found, at, noun))
     if found.labels is not None and len(np.unique(found.labels)) > 1:
@@ -119,7 +146,7 @@ def _about(found: Inspection, at: int) -> str:
         return f"{text}A max pool: which element of each window is the largest; it has no units of its own."
     noun = subject.nouns()[at]
     idle, always = int((own["status"] == "dead").sum()), int((own["status"] == "always on").sum())
-    text += f"Of {plural(len(own), noun)}, {idle} never on, {always} always on. "
+    text += f"Of {plural(len(own), noun)}, {idle} {'is' if idle == 1 else 'are'} dead and {always} always on. "
     reading = found.readings.get(at)
     if reading is None:
         return f"{text}Not read as distances: {found.unread.get(at, '')}."
@@ -127,13 +154,15 @@ def _about(found: Inspection, at: int) -> str:
         values = reading.metric.eigenvalues
         effective = values.sum() ** 2 / (values**2).sum()
         text += (
-            f"Its inputs vary in {plural(len(values), 'direction')}; it measures them as unequally as if there were "
+            f"Its inputs vary in {plural(len(values), 'direction')}, and the effective rank of the layer is "
+            f"{number(float(effective), 2)}: it would be {len(values):,} if the layer weighted all directions equally, "
+            "and 1 if it passed on only one. "
         )
-        text += f"{number(float(effective), 2)} of equal weight. "
     if np.isfinite(reading.near_information) and reading.information > TELLING and idle < len(own):
         share = number(100 * reading.near_information, 2)
         text += (
-            f"{share} % of what its {noun}s tell about the class is in the half of the rows nearest to their zero sets."
+            f"Of what the pre-activations of its {noun}s tell about the class, {share} % comes from the half of the "
+            "values closest to zero (about 50 % means that closeness to zero does not matter)."
         )
     return text
 

@@ -5,7 +5,7 @@ Axes: N points, H bits. Large sets are shown by an even sample of points; every 
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import cache
 from html import escape
 from importlib.resources import files
@@ -33,6 +33,7 @@ __all__ = [
     "Subject",
     "captured",
     "inspect_page",
+    "inspection_page",
     "maps_panel",
     "network_script",
     "network_style",
@@ -57,15 +58,18 @@ def network_style() -> str:
 
 
 def inspect_page(
-    subject: Subject,
-    provenance: dict[str, object],
-    announce: Callable[[str], None] = lambda line: None,
-    explorer: Companion | None = None,
+    subject: Subject, provenance: Mapping[str, object], announce: Callable[[str], None] = lambda line: None
 ) -> Page:
-    """Return the page of one network; ``announce`` is called before each step; ``explorer`` is a page to link to."""
-    found = inspected(subject, announce)
+    """Return the page of one network; ``announce`` is called before each step."""
+    return inspection_page(inspected(subject, announce), provenance)
+
+
+def inspection_page(
+    found: Inspection, provenance: Mapping[str, object], explorer: Companion | Prose | None = None
+) -> Page:
+    """Return the page of what was measured; ``explorer`` is a page to link to, or says why there is none."""
+    subject = found.subject
     views = PointViews(subject, _seen(found).tolist(), found.answers)
-    announce("drawing the page")
     sections = [
         Section("Findings", (findings_panel(findings(found)),)),
         Section("Map of the points", (*_map(found, views), *([explorer] if explorer else []))),

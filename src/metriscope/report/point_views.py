@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import io
 from base64 import b64encode
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 
 import numpy as np
@@ -91,6 +91,13 @@ class PointViews:
         """Return whether a point is known to be misclassified."""
         return self.answers is not None and self.answers.right is not None and not self.answers.right[row]
 
+    def answer(self, row: int) -> str:
+        """Return what the network answers for a point, marked if it is known to be wrong; empty without answers."""
+        if self.answers is None:
+            return ""
+        mark = ' <b class="wrong">✗ wrong</b>' if self.wrong(row) else ""
+        return f"{escape(str(self.answers.predicted[row]))}{mark}"
+
     def picture(self, row: int) -> str:
         """Return a point's picture; empty if points are none."""
         if not self.pictured:
@@ -121,40 +128,42 @@ class PointViews:
         name = escape(str(self.subject.patterns.ids[row]))
         return f'<span class="chip-point number-only" title="{escape(hint)}">{name}</span>'
 
-    def gallery(self, rows: Sequence[int], notes: Sequence[str], head: str = "") -> str:
-        """Return points with a note each: a grid of pictures, or a table of rows or texts, its notes under ``head``."""
+    def gallery(
+        self, rows: Sequence[int], notes: Sequence[str], head: str = "", judges: Mapping[str, PointViews] | None = None
+    ) -> str:
+        """Return points with a note each: a grid of pictures, or a table of rows or texts, its notes under ``head``.
+
+        ``judges`` are the networks whose answers a table shows, by the heading of their column; this one if not given.
+        """
         if self.pictured:
             items = [self._card(int(row), note) for row, note in zip(rows, notes, strict=True)]
             return f'<ol class="gallery">{"".join(items)}</ol>'
-        return self._listing([int(row) for row in rows], notes, head)
+        own = {"answered": self} if self.answers is not None else {}
+        return self._listing([int(row) for row in rows], notes, head, own if judges is None else judges)
 
     def _card(self, row: int, note: str) -> str:
         lines = [f'<span class="note-line">{escape(note)}</span>']
         label = self.subject.labels
         if self.answers is not None:
-            mark = ' <b class="wrong">✗ wrong</b>' if self.wrong(row) else ""
-            lines.insert(0, f"<span>answered <b>{escape(str(self.answers.predicted[row]))}</b>{mark}</span>")
+            lines.insert(0, f"<span>answered <b>{self.answer(row)}</b></span>")
         if label is not None:
             lines.insert(1, f"<span>label <b>{escape(str(label[row]))}</b></span>")
         cls = ' class="wrong-point"' if self.wrong(row) else ""
         number_ = f'<span class="id">#{escape(str(self.subject.patterns.ids[row]))}</span>'
         return f"<li{cls}>{self.picture(row)}{number_}{''.join(lines)}</li>"
 
-    def _listing(self, rows: list[int], notes: Sequence[str], head: str) -> str:
+    def _listing(self, rows: list[int], notes: Sequence[str], head: str, judges: Mapping[str, PointViews]) -> str:
         texts = self._table is None and self._words is not None
         heads, shown = ["point", *(["text"] if texts else []), head], self._features(rows)
         labels = self.subject.labels
         heads += ["label"] if labels is not None else []
-        heads += ["answered"] if self.answers is not None else []
-        heads += [self.column(k) for k in shown]
+        heads += [*judges, *(self.column(k) for k in shown)]
         lines = []
         for row, note in zip(rows, notes, strict=True):
             text = f'<td class="text">{escape(self.words(row))}</td>' if texts else ""
             cells = [escape(note)]
             cells += [escape(str(labels[row]))] if labels is not None else []
-            if self.answers is not None:
-                mark = ' <b class="wrong">✗ wrong</b>' if self.wrong(row) else ""
-                cells.append(f"{escape(str(self.answers.predicted[row]))}{mark}")
+            cells += [each.answer(row) for each in judges.values()]
             cells += [self._cell(row, k) for k in shown]
             first = f"<td>{escape(str(self.subject.patterns.ids[row]))}</td>{text}"
             lines.append(f"<tr>{first}{''.join(f'<td>{one}</td>' for one in cells)}</tr>")

@@ -63,7 +63,7 @@ def test_the_printed_pattern_by_the_papers_protocol_is_supported():
     assert [found[f"C{n}"].strength for n in range(12, 18)] == ["protocol"] * 5 + ["not run"]
     # 45.5 points by construction; the printed digits follow the interval of the drawn runs.
     assert re.search(r"ReLU − ReLU2, points 45\.[45]\d* \(97% interval 45\.4", found["C12"].reason)
-    assert "makes active 0.300 (97% interval 0.300 to 0.300), 10 runs (required > 0.100)" in found["C12"].reason
+    assert "makes active 0.300 (97% interval 0.300 to 0.300), 10 runs (required > 0.1)" in found["C12"].reason
     # The bootstrap and the margins of 0.3 points need ten runs; C13 is decided by five.
     looks = {"C12": 2, "C13": 1, "C15": 2, "C16": 2}
     assert all(f"Decided at look {look} of 3" in found[claim].reason for claim, look in looks.items())
@@ -155,7 +155,7 @@ def test_perturbations_and_prototypes_are_judged_from_the_networks_themselves(tm
         "Abs + bias",
     }
     assert (
-        "Abs + bias: points of training accuracy, pre-activations scaled to 10 % (required within ±0.500): not run"
+        "Abs + bias: points of training accuracy, pre-activations scaled to 10 % (required within ±0.5): not run"
         in (found["C17"].reason)
     )
     assert {row.source for row in found["C17"].evidence} == {"Oursland 2024b", ""}

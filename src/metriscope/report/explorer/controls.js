@@ -10,11 +10,16 @@ function make(tag, attributes = {}, ...children) {
   return element;
 }
 
-const FORMATS = [0, 1, 2].map((digits) => new Intl.NumberFormat("en-GB", { minimumFractionDigits: digits, maximumFractionDigits: digits }));
+const FORMATS = Array.from({ length: 13 }, (_, digits) => new Intl.NumberFormat("en-GB", { minimumFractionDigits: digits, maximumFractionDigits: digits }));
 
-/** A number as text, with a minus sign and 0 to 2 decimals; a number that rounds to zero has no sign. */
+/** A number as text, with a minus sign and 0 to 12 decimals; a number that rounds to zero has no sign. */
 function say(value, digits = 0) {
   return FORMATS[digits].format(value).replace(/^-(?=[0.]*$)/, "").replace("-", "\u2212");
+}
+
+/** Decimals with which lengths below this one are told apart: 2 if it lies between 1 and 10. */
+function decimals(length) {
+  return Math.min(FORMATS.length - 1, Math.max(0, 2 - Math.floor(Math.log10(length))));
 }
 
 /** Weights have one decimal, so a sum of weighted counts has one at most. */
@@ -112,7 +117,7 @@ function showScale({ bar, counts }, most) {
   if (bar.most === most) return;
   bar.most = most;
   bar.scale.replaceChildren(...ticks(most, counts).map((tick) => {
-    const label = make("span", {}, counts ? sayCount(tick) : say(tick, Number.isInteger(tick) ? 0 : 2));
+    const label = make("span", {}, counts ? sayCount(tick) : say(tick, Number.isInteger(tick) ? 0 : decimals(most)));
     label.style.bottom = most > 0 ? `${(100 * tick) / most}%` : "0";
     return label;
   }));

@@ -44,7 +44,8 @@ function show(index) {
 function aboutText({ count, layers, x0, y0, width, height, labels }) {
   const units = layers.map((layer) => layer.width), same = units.every((one) => one === units[0]);
   const shape = layers.length > 1 && same ? `${layers.length} layers of ${plural(units[0], "unit")}` : `${units.map((one) => say(one)).join(" + ")} units`;
-  const side = (low, size) => `[${say(low, low % 1 ? 1 : 0)}, ${say(low + size, (low + size) % 1 ? 1 : 0)}]`;
+  const digits = Math.max(1, decimals(width) - 1), end = (value) => say(value, value % 1 ? digits : 0);
+  const side = (low, size) => `[${end(low)}, ${end(low + size)}]`;
   return `${plural(count, "linear region")}, ${shape}, ${plural(labels.length, "point")}, on ${side(x0, width)} \u00d7 ${side(y0, height)}`;
 }
 
@@ -144,8 +145,8 @@ function drawWay() {
 }
 
 function showNumbers(found) {
-  const { scene, region, anchorRegion, weights, anchor, point, most } = state, counts = [];
-  const texts = { vq: sayCount(found.vq), graph: say(found.graph), euclid: say(found.euclid, 2) };
+  const { scene, region, anchorRegion, weights, anchor, point, most } = state, counts = [], digits = decimals(scene.width);
+  const texts = { vq: sayCount(found.vq), graph: say(found.graph), euclid: say(found.euclid, digits) };
   for (const panel of panels) showValue(panel, found[panel.key], most[panel.key], texts[panel.key]);
   scene.layers.forEach((layer, l) => {
     counts.push(differing(scene, layer, region, anchorRegion));
@@ -154,7 +155,7 @@ function showNumbers(found) {
     rows[l].shown.textContent = say(weights[l], 1);
   });
   find("sum").textContent = sumText(counts, weights, found.vq);
-  const at = ({ x, y }) => `(${say(x, 2)}, ${say(y, 2)})`;
+  const at = ({ x, y }) => `(${say(x, digits)}, ${say(y, digits)})`;
   find("line").textContent = `From the anchor ${at(anchor)} to the pointer ${at(point)}: VQ distance ${texts.vq}, `
     + `region-graph distance ${texts.graph}, Euclidean distance ${texts.euclid}.`;
 }
@@ -217,7 +218,7 @@ function remember() {
   clearTimeout(state.writing);
   state.writing = setTimeout(() => {
     if (location.hash === "#fps") return;
-    const pair = ({ x, y }) => `${x.toFixed(3)},${y.toFixed(3)}`;
+    const digits = decimals(state.scene.width) + 1, pair = ({ x, y }) => `${x.toFixed(digits)},${y.toFixed(digits)}`;
     const kept = new URLSearchParams({ ...data.scenes[state.index].choices, ring: pair(state.point), cross: pair(state.anchor) });
     history.replaceState(null, "", `#${kept}`);
   }, 300);

@@ -78,17 +78,19 @@ def _record(scene: Scene, keys: Sequence[str]) -> Mapping[str, Any]:
 _PARTS = ("geometry.js", "drawing.js", "controls.js", "page.js")
 
 
-def explorer_page(scenes: Sequence[Scene], title: str = "How far is it, for a network?", back: str = "") -> str:
+def explorer_page(
+    scenes: Sequence[Scene], title: str = "How far is it, for a network?", back: str = "", note: str = ""
+) -> str:
     """Return an HTML document that shows ``scenes``; the same scenes give the same bytes.
 
-    ``back`` is the page that it links to, if any.
+    ``back`` is the page that it links to, and ``note`` says what the plane is, if anything.
     """
     check_together(scenes)
     from markupsafe import Markup
 
     # Not to be escaped again: style and script are our own, and ``payload`` leaves no tag in the data.
     parts = {"css": Markup(style()), "script": Markup(script()), "data": Markup(payload(scenes))}
-    return _template().render(title=title, back=back, fingerprint=fingerprint(script()), **parts)
+    return _template().render(title=title, back=back, note=note, fingerprint=fingerprint(script()), **parts)
 
 
 @cache
