@@ -136,15 +136,18 @@ def _squared_distances(h: Any, mu: Any, alpha: Any, y: Any, classes: int) -> Non
 
 @inlined
 def _output(y: Any, output: int, sign: Any) -> Any:
+    return sign * smooth(y, output - 1) if output > ABS else _straight_output(y, output, sign)
+
+
+@inlined
+def _straight_output(y: Any, output: int, sign: Any) -> Any:
     if output == RELU:
         return sign * max(y, ZERO)
-    if output > ABS:
-        return sign * smooth(y, output - 1)
     return sign * abs(y) if output == ABS else sign * y
 
 
 @inlined
-def _slope(y: Any, head: int, output: int, sign: Any) -> Any:
+def _straight_slope(y: Any, head: int, output: int, sign: Any) -> Any:
     # The derivative of a square root divides by the distance; at distance zero the gradient is taken as zero.
     if head:
         return sign / y if y != ZERO else ZERO
@@ -152,21 +155,49 @@ def _slope(y: Any, head: int, output: int, sign: Any) -> Any:
         return sign if y > ZERO else ZERO
     if output == ABS:
         return sign if y > ZERO else (-sign if y < ZERO else ZERO)
-    return sign * smooth_slope(y, output - 1) if output > ABS else sign
+    return sign
+
+
+# Loops over smooth activations stand apart from the others: one loop with a condition inside would not be vectorized.
+@compiled
+def _outputs(y: Any, output: int, sign: Any, classes: int, out: Any) -> None:
+    if output > ABS:
+        for c in range(classes):
+            for g in range(GROUP):
+                out[c, g] = sign * smooth(y[c, g], output - 1)
+        return
+    for c in range(classes):
+        for g in range(GROUP):
+            out[c, g] = _straight_output(y[c, g], output, sign)
+
+
+@compiled
+def _slopes(y: Any, kinds: Any, classes: int) -> None:
+    """Replace the head's values by the derivatives of the outputs with respect to them."""
+    _, head, output, sign, _ = kinds
+    if output > ABS and not head:
+        for c in range(classes):
+            for g in range(GROUP):
+                y[c, g] = sign * smooth_slope(y[c, g], output - 1)
+        return
+    for c in range(classes):
+        for g in range(GROUP):
+            y[c, g] = _straight_slope(y[c, g], head, output, sign)
 
 
 @compiled
 def _softmax(y: Any, kinds: Any, classes: int, probability: Any, sums: Any) -> None:
     _, _, output, sign, _ = kinds
+    _outputs(y, output, sign, classes, probability)
     for g in range(GROUP):
         sums[0, g], sums[1, g] = LOWEST, ZERO
     for c in range(classes):
         for g in range(GROUP):
-            value = _output(y[c, g], output, sign)
+            value = probability[c, g]
             sums[0, g] = value if value > sums[0, g] else sums[0, g]
     for c in range(classes):
         for g in range(GROUP):
-            probability[c, g] = exponential(_output(y[c, g], output, sign) - sums[0, g])
+            probability[c, g] = exponential(probability[c, g] - sums[0, g])
             sums[1, g] += probability[c, g]
 
 
@@ -188,13 +219,14 @@ def _score(y: Any, labels: Any, kinds: Any, sums: Any, scores: Any) -> None:
 def _differentiate(y: Any, labels: Any, kinds: Any, classes: int, room: Any) -> None:
     # Replaces the head's values by the derivatives with respect to them; rows without a label are padding.
     # The derivative of a point's loss by the output c of its own class is multiplied by ``targets[c]``.
-    _, head, output, sign, targets = kinds
+    targets = kinds[4]
     probability, transposed, sums = room
+    _slopes(y, kinds, classes)
     for c in range(classes):
         for g in range(GROUP):
-            share = probability[c, g] / sums[1, g]
-            change = targets[c] * (share - ONE) if labels[g] == c else share
-            y[c, g] = change * _slope(y[c, g], head, output, sign) if labels[g] >= 0 else ZERO
+            own = labels[g] == c
+            change = (probability[c, g] / sums[1, g] - (ONE if own else ZERO)) * (targets[c] if own else ONE)
+            y[c, g] = change * y[c, g] if labels[g] >= 0 else ZERO
             transposed[(c // GROUP) * GROUP + g, c % GROUP] = y[c, g]
 
 
@@ -252,7 +284,9 @@ def _pull_back(z: Any, first: int, hidden: int, pull: Any, of_bias: Any) -> None
         for g in range(GROUP):
             for k in range(len(of_bias)):
                 z[first + g, k] = pull[g, k] * smooth_slope(z[first + g, k], hidden)
-    for g in range(GROUP if hidden <= ABS_HIDDEN else 0):
+                of_bias[k] += z[first + g, k]
+        return
+    for g in range(GROUP):
         for k in range(len(of_bias)):
             value = z[first + g, k]
             below = -pull[g, k] if hidden and value < ZERO else ZERO
