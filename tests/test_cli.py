@@ -106,8 +106,8 @@ def test_bad_input_gives_one_clear_sentence_and_a_status(arguments, sentence, ca
         (["reproduce", "mahalanobi"], "unknown study 'mahalanobi': did you mean mahalanobis?"),
         (["reproduce", "--profile", "papr"], "unknown --profile 'papr': did you mean paper?"),
         (["runs", "lst"], "unknown action 'lst': did you mean list?"),
-        (["reproduce", "vq", "--seed", "x"], "--seed takes INT, got 'x'"),
-        (["reproduce", "mahalanobis", "--dims", "2", "a"], "--dims takes [INT [INT ...]], got '2', 'a'"),
+        (["reproduce", "vq", "--seed", "x"], "--seed must be an integer, got 'x'"),
+        (["reproduce", "mahalanobis", "--dims", "2", "a"], "--dims must be integers, got '2', 'a'"),
         (["bench", "region"], "unknown benchmark 'region': did you mean regions?"),
     ],
 )

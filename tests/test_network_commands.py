@@ -120,7 +120,7 @@ def test_a_page_says_what_it_is_about(place, capsys):
 
 def test_a_network_without_weights_is_said_to_be_as_its_factory_returned_it(place, capsys):
     assert main(["inspect", "nets.py:mlp", "--data", "x.npy"]) == 0
-    assert "no weights were given for nets.py:mlp: they are as the factory returned them" in capsys.readouterr().err
+    assert "no weights were given for nets.py:mlp; those that the factory set are used" in capsys.readouterr().err
     assert "weights as the factory returned them" in page(place)
     assert "labels none" in page(place)
     assert main(["inspect", "nets.py:mlp", "--data", "x.npy", "--quiet"]) == 0

@@ -239,7 +239,7 @@ def misspelled(place):
     save_file({"wieght" if at == 0 else name: value for at, (name, value) in enumerate(state.items())}, "w.safetensors")
 
 
-@pytest.mark.parametrize("prefix", ["module.", "_orig_mod."])
+@pytest.mark.parametrize("prefix", ["module.", "_orig_mod.", "module._orig_mod.", "_orig_mod.module."])
 def test_weights_saved_from_a_wrapped_network_are_loaded(prefix, place):
     state = load_file(place / "w.safetensors")
     save_file({f"{prefix}{name}": value for name, value in state.items()}, "wrapped.safetensors")
@@ -263,7 +263,7 @@ MISFIT = "the weights in w.safetensors do not fit the network"
         (
             misspelled,
             ["nets.py:net", "--weights", "w.safetensors"],
-            f"{MISFIT}: the file lacks '",
+            f"{MISFIT}: the file lacks '0.bias' and holds 'wieght', which",
         ),
         (leave, ["nets.py:net", "--weights", "gone.safetensors"], "there is no file gone.safetensors"),
         (damaged, ["nets.py:net", "--weights", "w.safetensors"], "w.safetensors is not a complete safetensors file"),

@@ -1,4 +1,4 @@
-"""The wheel and the source archive can be installed in an empty environment, and work there without the network."""
+"""The wheel and the source archive can be installed in an empty environment and used there, offline if possible."""
 
 import os
 import subprocess

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import os
+import re
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
 
+import numpy as np
 import pytest
+
+import metriscope as ms
+from metriscope.vq import Layer, Patterns
 
 ray = pytest.importorskip("ray", reason="Ray is not installed: pip install 'metriscope[cluster]'")
 
@@ -55,6 +60,22 @@ def doomed(cluster, monkeypatch, tmp_path):
     node = cluster.add_node(**NODE)
     monkeypatch.delenv("TMPDIR")
     return node, folder
+
+
+def test_pairs_are_counted_block_by_block_as_the_documentation_says(tmp_path, cluster):
+    cluster.add_node(**NODE)
+    rng = np.random.default_rng(0)
+    saved = [Patterns((Layer("act", 64, "relu"),), rng.integers(0, 256, (2_500, 8), np.uint8)) for _ in range(2)]
+    for patterns, name in zip(saved, ("first", "second"), strict=True):
+        patterns.save(tmp_path / name)
+    text = (Path(__file__).parents[2] / "docs" / "scaling.md").read_text(encoding="utf-8")
+    (tmp_path / "pairs.py").write_text(next(re.finditer(r"```python\n(.*?)```", text, re.DOTALL))[1])
+    env = {**os.environ, "RAY_ADDRESS": cluster.address}
+    ran = [sys.executable, "pairs.py"]
+    done = subprocess.run(ran, cwd=tmp_path, env=env, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    found = [float(word) for word in done.stdout.split()]
+    np.testing.assert_allclose(found, ms.heat_cosine(*saved, [100.0, 1_000.0]), rtol=1e-12)
 
 
 def unfinished(folder: Path) -> list[Path]:

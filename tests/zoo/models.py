@@ -133,17 +133,17 @@ def build(library: str, name: str) -> tuple[nn.Module, Tensor | dict[str, Tensor
 
 
 def is_there(library: str) -> bool:
-    """Say whether timm or transformers is installed."""
+    """Return whether timm or transformers is installed."""
     _prepare()
     return find_spec(library) is not None
 
 
 @cache
 def _prepare() -> torch.library.Library:
-    """Name the operators that torchvision expects where its compiled part does not fit this PyTorch; none is called.
+    """Add the folder of timm and torchvision to the path, and define the operators that torchvision expects.
 
-    timm and torchvision are in a folder of their own, because transformers cannot be imported beside a torchvision
-    whose operators are missing.
+    They are missing because its compiled part does not fit this PyTorch; none is called. The folder is separate because
+    transformers cannot be imported beside a torchvision whose operators are missing.
     """
     sys.path.append(str(Path(sys.prefix) / "zoo"))
     library = torch.library.Library("torchvision", "FRAGMENT")

@@ -61,7 +61,8 @@ def inspect(
         how: How the network is read.
         explore: Also write explore.html: distances on the plane through three of the points. Only for networks that are
             piecewise affine (ReLU, not GELU or SiLU) and data that is one array of floats.
-        read_seconds: Time for reading layers as distances, the cheapest first; 0 for no limit.
+        read_seconds: Seconds for measuring layers as distances, the cheapest first; the first one is always read. 0 for
+            no limit.
         out: Folder for inspect.html and tables/inspect/.
     """
     from metriscope.reading.inspection import Subject, inspected
@@ -74,7 +75,7 @@ def inspect(
     points, known = _points_and_labels(data, labels, how)
     reading = _reading(how, points)
     patterns, model = read_network(network, points, weights, reading)
-    origin = {**_network_told(network, weights), **_data_told(data, labels, known)}
+    origin = {**_network_origin(network, weights), **_data_origin(data, labels, known)}
     subject = Subject(short_name(network), patterns, known, model, points, how.batch_size, reading.tokens)
     beside = _explorer(subject) if explore else None
     found = inspected(subject, tell, read_seconds)
@@ -99,21 +100,21 @@ def _explorer(subject: Subject) -> Companion | Prose:
         return Prose(f"{why}.")
 
 
-def _network_told(named: str, weights: Path | None = None) -> dict[str, str]:
+def _network_origin(named: str, weights: Path | None = None) -> dict[str, str]:
     """Return where a network came from; say so if it has no weights but those of its factory."""
     from metriscope.reading.sources import UNCHANGED, network_sources
 
     found = network_sources(named, weights)
     if found.get("weights") == UNCHANGED:
-        note(f"no weights were given for {named}: they are {UNCHANGED}")
+        note(f"no weights were given for {named}; those that the factory set are used")
     return found
 
 
-def _data_told(data: Path | None, labels: Path | None, known: Any) -> dict[str, str]:
+def _data_origin(data: Path | None, labels: Path | None, known: Any) -> dict[str, str]:
     """Return where points and labels came from."""
     from metriscope.reading.sources import source
 
-    inside = "none" if known is None else "those of the data"
+    inside = "none" if known is None else "in the data file"
     return {"data": source(data), "labels": source(labels, inside)}
 
 
@@ -176,7 +177,7 @@ def compare(
     known = load_labels(labels, len(one)) if points is None else known
     rows = (("A", first, one, model), ("B", second, two, other))
     subjects = [Subject(f"{k}: {short_name(n)}", p, known, m, points, how.batch_size) for k, n, p, m in rows]
-    origin = {"A": _network_told(first), "B": _network_told(second), **_data_told(data, labels, known)}
+    origin = {"A": _network_origin(first), "B": _network_origin(second), **_data_origin(data, labels, known)}
     page = compare_page(subjects[0], subjects[1], _provenance(origin), tell)
     return _written(page, write_report(page, out, "compare.html"))
 

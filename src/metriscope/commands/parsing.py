@@ -44,6 +44,8 @@ EXAMPLES = {
     "bench": ("metriscope bench", "metriscope bench vq"),
     "demo": ("metriscope demo", "metriscope demo --out first --open"),
 }
+# What values are called in the parser's help, and in an error.
+_KINDS = {"INT": "an integer", "FLOAT": "a number", "[INT [INT ...]]": "integers", "[FLOAT [FLOAT ...]]": "numbers"}
 _WITH_PAGES = ("reproduce", "inspect", "compare", "demo")
 
 
@@ -115,12 +117,13 @@ def parsed(parse: Callable[[list[str]], Any], words: list[str], command: str = "
 
 def _check_values(error: str) -> None:
     """Raise if the parser's error is about a single value; its other errors list what is missing."""
+    # Worded as by tyro; if its wording changes, its own message is printed.
     text = " ".join(re.sub("[│─╭╮╰╯]|-{5,}", " ", error).split())
     if choice := re.search(r"invalid choice '(.*?)' for argument '(.*?)'\. Expected one of \((.*?)\)\.", text):
         word, argument, known = choice.groups()
         raise ValueError(unknown(argument, word, re.findall(r"'(.*?)'", known)))
     if value := re.search(r"Error parsing (\S+): .*?\[?('.*?')\]? Argument helptext: \S+ (\[.*?\]\]|\S+) ", text):
-        raise ValueError(f"{value[1]} takes {value[3]}, got {value[2]}")
+        raise ValueError(f"{value[1]} must be {_KINDS.get(value[3], value[3])}, got {value[2]}")
 
 
 def _options(parse: Callable[[list[str]], Any], command: list[str]) -> list[str]:

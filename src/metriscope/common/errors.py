@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 
-__all__ = ["Damage", "StoreError", "Unfinished", "explained", "printable", "reason", "shown", "unknown"]
+__all__ = ["Damage", "StoreError", "Unfinished", "explained", "first_line", "printable", "reason", "shown", "unknown"]
 
 _REASONS = {
     "ENOSPC": "the disk is full",
@@ -45,6 +45,20 @@ def reason(error: OSError) -> str:
     """
     known = _REASONS.get(errno.errorcode.get(error.errno or 0, ""))
     return known or error.strerror or type(error).__name__
+
+
+def first_line(error: BaseException) -> str:
+    r"""Return the first line of an error's message that is not blank.
+
+    >>> first_line(ValueError("\n no such layer\nmore"))
+    'no such layer'
+    """
+    try:
+        said = str(error)
+    except Exception:
+        # An exception of the user's code whose message cannot be computed.
+        said = ""
+    return next((line.strip() for line in said.splitlines() if line.strip()), "")
 
 
 def printable(text: str) -> str:

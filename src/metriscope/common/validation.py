@@ -29,7 +29,7 @@ Sizes = dict[str, int]
 
 _LONGEST = 60
 _MOST = (1 << 48) - 1  # largest count of anything: no memory holds more
-# By how many roundings of its largest entry a covariance may differ from its mirror: those of a sum over many rows.
+# Asymmetry of a covariance that is accepted as rounding error, in machine epsilons of its largest entry.
 _ROUNDINGS = 1_000
 
 
@@ -185,15 +185,14 @@ def covariance(value: Any, name: str = "cov", features: str = "features", sizes:
     torch.float64
     """
     given = real_tensor(value, name, f"* {features} {features}", sizes)
-    # A product Aᵀ A of many rows may be asymmetric by rounding, but not by more.
     plain = given.detach()
     largest = plain.abs().amax(dim=(-2, -1))
     gap = (plain - plain.mT).abs().amax(dim=(-2, -1))
     wrong = ~(gap <= max(given.shape[-1], _ROUNDINGS) * torch.finfo(given.dtype).eps * largest)
     if not _values_hidden(given) and bool(wrong.any()):
         _refuse(name, "be symmetric", f"entries that differ from their mirror by up to {float(gap.max()):.3g}")
-    full = given.double()
-    return full + (full.mT - full) / 2
+    half = given.double() / 2
+    return half + half.mT
 
 
 def check_shape(shape: tuple[int, ...], name: str, axes: str, sizes: Sizes | None, empty: bool) -> None:

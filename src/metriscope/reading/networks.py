@@ -10,12 +10,15 @@ import importlib.util
 import re
 import sys
 import sysconfig
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from traceback import walk_tb
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+
+from metriscope.common.errors import first_line
+from metriscope.reading.weights import check_kinds, other_names, read_weights, unwrapped_names
 
 if TYPE_CHECKING:
     from types import FrameType
@@ -37,9 +40,6 @@ __all__ = [
     "short_name",
 ]
 
-# What DataParallel and torch.compile put before every name of a state dict; and names shown of those that do not fit.
-_WRAPPERS, _NAMED = ("module.", "_orig_mod."), 3
-_TORCH_FILES = (".pt", ".pth", ".bin", ".ckpt")
 _FACTORY = re.compile(r"(?P<factory>[^\W\d]\w*)(?:@(?P<weights>.+))?", re.DOTALL)
 _PACKAGE = "metriscope"
 # The functions of capture that call the PyTorch functions which a running network uses.
@@ -170,83 +170,17 @@ def _module_from(path: Path) -> Any:
 
 
 def _load_weights(model: nn.Module, path: Path) -> None:
-    if not path.is_file():
-        raise ValueError(f"there is no file {path}")
-    state = _torch_state(path) if path.suffix in _TORCH_FILES else _safetensors_state(path)
-    state = _unwrapped_names(state, list(model.state_dict()))
-    _check_kinds(model, state, path)
+    state = unwrapped_names(read_weights(path), list(model.state_dict()))
+    check_kinds(model, state, path)
     misfit = ""
     with _users_code(f"loading {path} into the network"):
         try:
             model.load_state_dict(state)
         except RuntimeError as error:
             last = str(error).splitlines()[-1].strip()
-            misfit = _other_names(set(state), set(model.state_dict())) or last
+            misfit = other_names(set(state), set(model.state_dict())) or last
     if misfit:
         raise ValueError(f"the weights in {path} do not fit the network: {misfit}")
-
-
-def _unwrapped_names(state: dict[str, Any], names: list[str]) -> dict[str, Any]:
-    """Return a state without the prefix that DataParallel or torch.compile puts before every name."""
-    for prefix in _WRAPPERS:
-        if state and all(name.startswith(prefix) for name in state) and not any(n.startswith(prefix) for n in names):
-            return {name.removeprefix(prefix): value for name, value in state.items()}
-    return state
-
-
-def _other_names(found: set[str], wanted: set[str]) -> str:
-    """Return which names of weights are missing and which are unknown, as a sentence; empty if all fit.
-
-    >>> _other_names({"fc.wieght", "fc.bias"}, {"fc.weight", "fc.bias"})
-    "the file lacks 'fc.weight' and holds 'fc.wieght', which the network does not have"
-    """
-    lacks, has = map(_first_names, (wanted - found, found - wanted))
-    parts = [f"lacks {lacks}" if lacks else "", f"holds {has}, which the network does not have" if has else ""]
-    said = " and ".join(part for part in parts if part)
-    return f"the file {said}" if said else ""
-
-
-def _first_names(names: set[str]) -> str:
-    shown = ", ".join(repr(name) for name in sorted(names)[:_NAMED])
-    return f"{shown} and {len(names) - _NAMED} more" if len(names) > _NAMED else shown
-
-
-def _check_kinds(model: nn.Module, state: Mapping[str, Any], path: Path) -> None:
-    """Refuse weights of another kind of number: PyTorch would drop imaginary parts, and use integer codes as values."""
-    for name, own in model.state_dict().items():
-        both = [str(one.dtype).removeprefix("torch.") for one in (state.get(name, own), own) if hasattr(one, "dtype")]
-        if len({"complex" in kind or ("float" in kind) * 2 for kind in both}) > 1:
-            raise ValueError(f"the weights in {path} do not fit the network: {name!r} holds {both[0]}, not {both[1]}")
-
-
-def _safetensors_state(path: Path) -> dict[str, Any]:
-    from safetensors import SafetensorError
-    from safetensors.torch import load_file
-
-    try:
-        return load_file(path)
-    except (SafetensorError, OSError) as error:
-        raise ValueError(f"{path} is not a complete safetensors file: {error}") from None
-
-
-def _torch_state(path: Path) -> dict[str, Any]:
-    """Return the state dict in a PyTorch file; only tensors and plain containers are loaded, and no code runs."""
-    import torch
-
-    why = "it holds more than tensors, and only tensors are read: save model.state_dict() alone"
-    try:
-        state = torch.load(path, map_location="cpu", weights_only=True)
-    except Exception as error:
-        # The restricted loader raises a different type for each kind of file it refuses.
-        refused = "weights_only" in str(error) or "Unsupported" in str(error)
-        raise ValueError(f"{path} cannot be read: {why if refused else _first_line(error)}") from None
-    for key in ("state_dict", "model_state_dict", "model"):
-        if isinstance(state, dict) and isinstance(state.get(key), dict):
-            state = state[key]
-    named = isinstance(state, dict) and all(isinstance(name, str) for name in state)
-    if not named or not all(isinstance(each, torch.Tensor) for each in state.values()):
-        raise ValueError(f"{path} holds no state dict: save model.state_dict()")
-    return state
 
 
 @dataclass(frozen=True)
@@ -306,7 +240,7 @@ def _captured(target: str, model: nn.Module, points: UserPoints, how: Reading) -
         try:
             model.to(how.device)
         except (RuntimeError, AssertionError) as error:
-            raise ValueError(f"the device {how.device!r} cannot be used: {_first_line(error)}") from None
+            raise ValueError(f"the device {how.device!r} cannot be used: {first_line(error)}") from None
     if how.batch_size < 1:
         raise ValueError(f"--batch-size must be at least 1, got {how.batch_size}")
     batches = _Batches(points, how.batch_size, f"running {target}")
@@ -324,7 +258,7 @@ def _saved_patterns(path: Path, data: UserPoints | None) -> Patterns:
         found = Patterns.load(path, verify=True)
     except (ValueError, TypeError, KeyError, AttributeError) as error:
         # Its files are what was written, yet do not fit together.
-        raise ValueError(f"{path} is not a folder of saved patterns: {_first_line(error)}") from error
+        raise ValueError(f"{path} is not a folder of saved patterns: {first_line(error)}") from error
     if not len(found):
         raise ValueError(f"{path} holds patterns of no points")
     empty = [layer.name for layer in found.layers if layer.width < 1]
@@ -362,7 +296,7 @@ def _users_code(what: str, model: nn.Module | None = None, hint: str = "") -> It
         if model is not None and not _raised_by_network([frame for frame, _ in frames]):
             raise
         where = _place_of(error, frames) or _layer_of(model, frames)
-        said = f": {text}" if (text := _first_line(error)) else ""
+        said = f": {text}" if (text := first_line(error)) else ""
         said += hint if isinstance(error, RuntimeError) else ""
         raise NetworkError(
             f"{what} raised {type(error).__name__}{where}{said} (--debug shows the traceback)"
@@ -414,12 +348,3 @@ def _shown(filename: str) -> str:
     """Return a path relative to the current folder if it lies inside, otherwise as it is."""
     path = Path(filename)
     return str(path.relative_to(Path.cwd())) if path.is_relative_to(Path.cwd()) else str(path)
-
-
-def _first_line(error: BaseException) -> str:
-    try:
-        said = str(error)
-    except Exception:
-        # An exception of the user's code whose message cannot be computed.
-        said = ""
-    return next((line.strip() for line in said.splitlines() if line.strip()), "")

@@ -7,16 +7,21 @@ from pathlib import Path
 from metriscope.common.files import sha256
 from metriscope.reading.networks import network_name
 
-__all__ = ["digest", "network_sources", "source"]
+__all__ = ["UNCHANGED", "digest", "network_sources", "source"]
 
 _DIGITS = 12
 UNCHANGED = "as the factory returned them"
 
 
 def digest(path: Path) -> str:
-    """Return the first digits of the SHA-256 of a file, or of the names and SHA-256 of all files of a folder."""
+    """Return the first digits of the SHA-256 of a file, or of the names and SHA-256 of all files of a folder.
+
+    Every file of the folder is read. Anything else, such as a pipe, has no digest.
+    """
     if path.is_file():
         return sha256(path)[:_DIGITS]
+    if not path.is_dir():
+        return "none"
     files = sorted(one for one in path.rglob("*") if one.is_file())
     lines = [f"{one.relative_to(path).as_posix()} {sha256(one)}\n" for one in files]
     return sha256("".join(lines).encode("utf-8", "surrogateescape"))[:_DIGITS]

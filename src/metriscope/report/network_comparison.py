@@ -42,7 +42,7 @@ def compare_page(
     """Return the page of two networks on the same points."""
     announce("comparing the networks")
     found, told, other = compared(one, two), answers(one)[0], answers(two)[0]
-    opposed = _opposed(one, two, told, other)
+    opposed = _different_answers(one, two, told, other)
     rows = np.concatenate([found.shown.rows, opposed.rows])
     views, others = PointViews(one, rows.tolist(), told), PointViews(two, [], other)
     announce("drawing the page")
@@ -85,7 +85,7 @@ def _alignment(found: Comparison, one: Subject, two: Subject) -> tuple[Block, ..
     return Panel("gauge", "", drawn), Prose(note)
 
 
-def _opposed(one: Subject, two: Subject, told: Answers | None, other: Answers | None) -> Standing:
+def _different_answers(one: Subject, two: Subject, told: Answers | None, other: Answers | None) -> Standing:
     """Return how points with different answers stand: the points that agree least, of evenly chosen ones."""
     rows = np.zeros(0, int) if told is None or other is None else np.flatnonzero(told.predicted != other.predicted)
     if len(rows) > _MEASURED:
@@ -158,9 +158,9 @@ def _different(opposed: Standing, views: PointViews, others: PointViews) -> tupl
     if views.answers is None or others.answers is None or not len(opposed.rows):
         return ()
     count, listed = int((views.answers.predicted != others.answers.predicted).sum()), len(opposed.rows)
-    caption = f"{listed:,} of {plural(count, 'point')} with different answers"
-    caption += f", from {_MEASURED:,} of them, evenly chosen" if count > _MEASURED else ""
-    caption += "; those come first on whose distances to other points the networks agree least."
+    caption = f"{listed:,} of {plural(count, 'point')} with different answers, "
+    caption += "those on which the networks agree least about distances to other points first."
+    caption += f" Only {_MEASURED:,} of these points, evenly chosen, were compared." if count > _MEASURED else ""
     return _listed(
         "different-answers", "Points that the networks answer differently", opposed, (views, others), caption
     )

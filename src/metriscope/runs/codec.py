@@ -122,5 +122,5 @@ def from_parquet(data: bytes) -> DataFrame:
     try:
         return pyarrow.parquet.read_table(pyarrow.BufferReader(data)).to_pandas()
     except (pyarrow.ArrowException, OSError, TypeError, ValueError, LookupError, AttributeError):
-        # Damage in the part that is meant for pandas raises whatever pandas does with it.
+        # Damaged metadata for pandas can raise any of these in pandas.
         raise Damage("not Parquet") from None

@@ -161,7 +161,7 @@ def validated(estimator: Any, *arrays: Any, **options: Any) -> Any:
     """Return arrays as scikit-learn checks them, points in float64; ``options`` are those of ``validate_data``."""
     from sklearn.utils.validation import validate_data
 
-    # scikit-learn adds all numbers up to see whether they are finite, which warns before it raises.
+    # scikit-learn looks for NaN and infinity with a sum, which can overflow and warn.
     with np.errstate(invalid="ignore", over="ignore"):
         return validate_data(estimator, *arrays, dtype=np.float64, **options)
 

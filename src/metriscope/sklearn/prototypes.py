@@ -193,7 +193,7 @@ class PrototypeEstimator(SavedEstimator, BaseEstimator, ABC):  # type: ignore[mi
     def _standardized(self, x: np.ndarray) -> np.ndarray:
         if not self.standardize:
             return x
-        # A deviation near the largest float overflows; what is divided by infinity is 0, as it should nearly be.
+        # The divisor may overflow to infinity; the quotient is then 0, close to its true value.
         with np.errstate(over="ignore"):
             return np.asarray(_LIMIT * np.tanh((x - self.mean_) / (_LIMIT * self.scale_)))
 

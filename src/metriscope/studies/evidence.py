@@ -15,7 +15,7 @@ import numpy as np
 from jaxtyping import Float
 from scipy import stats
 
-from metriscope.report.numbers import as_printed
+from metriscope.report.numbers import as_printed, number
 from metriscope.rng import derive
 
 if TYPE_CHECKING:
@@ -48,7 +48,9 @@ class Region:
 
     def __str__(self) -> str:
         sign = {"above": "> ", "below": "< ", "within": "within ±"}[self.kind]
-        return f"{sign}{as_printed(self.margin)}"
+        # A margin that was computed, such as log 3, has more digits than anybody needs.
+        chosen, rounded = as_printed(self.margin), number(self.margin)
+        return f"{sign}{chosen if len(chosen) <= len(rounded) else rounded}"
 
 
 def Above(margin: float) -> Region:

@@ -132,7 +132,7 @@ class _Series:
             text = f"{self.unfinished[own.name]} Run the same command to continue."
             shown, judged = (Section(own.plan.TITLE, (Prose(text),)),), ()
         if records := len(self.driver.shown) - before:
-            self.announce(f"{own.name}: {records} recorded runs of longer experiments are shown, not computed")
+            self.announce(f"{own.name}: recorded runs of longer experiments that are shown, not computed: {records}")
         for text in printed(shown):
             self.announce(text)
         self.sections += shown

@@ -158,7 +158,7 @@ def _straight_slope(y: Any, head: int, output: int, sign: Any) -> Any:
     return sign
 
 
-# Loops over smooth activations stand apart from the others: one loop with a condition inside would not be vectorized.
+# Smooth activations have loops of their own: with the condition inside one loop, the compiler would not vectorize it.
 @compiled
 def _outputs(y: Any, output: int, sign: Any, classes: int, out: Any) -> None:
     if output > ABS:

@@ -134,7 +134,7 @@ def test_a_tiny_study_is_measured_judged_and_shown(tmp_path):
 def test_the_quick_profile_computes_nothing_and_shows_the_record(tmp_path, capsys):
     assert main(["reproduce", "heads", "--out", str(tmp_path)]) == 0
     said = capsys.readouterr().out
-    assert "recorded runs of longer experiments are shown, not computed" in said
+    assert "recorded runs of longer experiments that are shown, not computed: " in said
     assert "computed," not in said
     verdicts = pd.read_csv(tmp_path / "tables" / "verdicts.csv").set_index("id")
     assert verdicts.loc["C28", "origin"] == "record"

@@ -104,7 +104,7 @@ class Session:
             with self.watch.batch(batch.points, _mask(batch), rows):
                 self._call(*batch.args, **batch.kwargs)
         except NotFinite as error:
-            raise ValueError(f"{error}{_broken(batch)}") from None
+            raise ValueError(f"{error}{_about_points(batch)}") from None
         except RuntimeError as error:
             # Later batches have the form of the first one: an error in them comes from the model itself and is not
             # rephrased.
@@ -205,8 +205,8 @@ def _tensors(batch: Batch) -> list[Tensor]:
     return [value for value in (*batch.args, *batch.kwargs.values()) if isinstance(value, Tensor)]
 
 
-def _broken(batch: Batch) -> str:
-    """Return what is wrong with the points of a batch, as the end of a sentence."""
+def _about_points(batch: Batch) -> str:
+    """Return whether the points of a batch are finite, as the end of an error message."""
     for value in _tensors(batch):
         if count := int((~value.isfinite()).sum()):
             return f", as are {count} of {value.numel()} entries of a batch of data"

@@ -90,7 +90,7 @@ def _heats(sigma2: ArrayLike, form: str, widths: tuple[int, int]) -> list[Float6
     if not (scales > 0).all():
         raise ValueError(f"sigma2 must hold positive numbers, got {scales.min()}")
     one_of(form, "form", FORMS)
-    # A scale may be so small that every positive distance is infinitely many of it: the kernel is 0 there.
+    # With a tiny scale the quotient overflows to infinity, and the kernel is 0, as it should be.
     with np.errstate(over="ignore"):
         return [np.exp(-FORMS[form](np.arange(width + 1.0)) / scales[:, None]) for width in widths]
 

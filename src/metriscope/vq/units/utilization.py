@@ -300,7 +300,7 @@ def _partners(
 
 
 def partner_column(partner: Int64[np.ndarray, " c"]) -> pd.Series[int]:
-    """Return the numbers of units as a column in which negative ones are missing.
+    """Return numbers of partner units as a nullable column; negative ones (no partner) become NA.
 
     >>> partner_column(np.array([3, -1])).tolist()
     [3, <NA>]
