@@ -13,7 +13,7 @@ from metriscope.reading.inspection import inspected
 from metriscope.reading.points import UserPoints
 from metriscope.report import Prose, render
 from metriscope.report.network_comparison import compare_page
-from metriscope.report.network_layers import listed_units, ranking
+from metriscope.report.network_layers import listed_units, unit_importance
 from metriscope.report.network_pages import Subject, inspect_page
 from metriscope.vq import Patterns, capture
 from metriscope.vq.capture.patterns import Layer
@@ -217,7 +217,7 @@ def test_the_order_of_units_is_named_by_what_was_measured():
 
 def test_units_are_listed_in_the_order_that_is_named():
     found = inspected(own(np.random.default_rng(0).normal(size=(90, 6)).astype(np.float32)))
-    weights = ranking(found, 0).weights[listed_units(found, 0)["unit"].to_numpy()]
+    weights = unit_importance(found, 0).weights[listed_units(found, 0)["unit"].to_numpy()]
     alone = (listed_units(found, 0)["partners"] == "").to_numpy()
     assert (np.diff(weights[alone]) <= 0).all()
 

@@ -17,43 +17,46 @@ __all__ = [
     "LEVEL",
     "PERMUTATIONS",
     "Comparison",
-    "Standing",
+    "PointAgreement",
     "agreements",
     "compared",
     "identical",
-    "standing",
+    "point_agreement",
     "turned",
 ]
 
 PERMUTATIONS, LEVEL = 200, 0.95
 
 
-class Standing(NamedTuple):
-    """Points as two networks see them: how far their distances to others agree, and the nearest other point in each."""
+class PointAgreement(NamedTuple):
+    """How far two networks agree on each of some points.
+
+    ``agreement`` is the correlation of a point's distances to other points, ``nearest`` its nearest other point.
+    """
 
     rows: Int64[np.ndarray, " k"]
     agreement: Float64[np.ndarray, " k"]
     nearest: tuple[Int64[np.ndarray, " k"], Int64[np.ndarray, " k"]]
 
-    def least(self, most: int) -> Standing:
+    def lowest(self, most: int) -> PointAgreement:
         """Return the points that agree least, those without an agreement last.
 
         >>> rows = np.arange(3)
-        >>> Standing(rows, np.array([0.5, np.nan, 0.1]), (rows, rows)).least(2).rows
+        >>> PointAgreement(rows, np.array([0.5, np.nan, 0.1]), (rows, rows)).lowest(2).rows
         array([2, 0])
         """
         order = np.argsort(np.where(np.isnan(self.agreement), np.inf, self.agreement), kind="stable")[:most]
         a, b = self.nearest
-        return Standing(self.rows[order], self.agreement[order], (a[order], b[order]))
+        return PointAgreement(self.rows[order], self.agreement[order], (a[order], b[order]))
 
 
 class Comparison(NamedTuple):
-    """Two networks on the same points: alignments, places side by side, how points stand, and if patterns are equal."""
+    """Two networks on the same points: alignments, maps, agreement on each point, and whether all patterns are equal."""
 
     whole: vq.Alignment | None
     layers: vq.Alignment | None
     places: tuple[Places | None, Places | None]
-    shown: Standing
+    shown: PointAgreement
     same: bool
 
 
@@ -68,7 +71,7 @@ def compared(one: Subject, two: Subject) -> Comparison:
     if len(p) > 1:
         whole = vq.alignment(p, q, permutations=PERMUTATIONS, interval=LEVEL)
         layers = vq.alignment(p, q, by_layer=True)
-    return Comparison(whole, layers, (first, second), _standing(kernels, rows, rows), identical(p, q))
+    return Comparison(whole, layers, (first, second), _agreement_of(kernels, rows, rows), identical(p, q))
 
 
 def identical(p: vq.Patterns, q: vq.Patterns, batch: int = 4096) -> bool:
@@ -85,17 +88,17 @@ def identical(p: vq.Patterns, q: vq.Patterns, batch: int = 4096) -> bool:
     return all(np.array_equal(p[part].packed, q[part].packed) for part in parts)
 
 
-def standing(one: Subject, two: Subject, rows: Int64[np.ndarray, " k"]) -> Standing:
-    """Return how any points stand among the points that the page shows."""
+def point_agreement(one: Subject, two: Subject, rows: Int64[np.ndarray, " k"]) -> PointAgreement:
+    """Return how far two networks agree on some points, by distances to the points that the page shows."""
     others = one.shown_rows()
     kernels = [vq.vq_kernel(each.patterns[rows], each.patterns[others]) for each in (one, two)]
-    return _standing(kernels, rows, others)
+    return _agreement_of(kernels, rows, others)
 
 
-def _standing(kernels: list[Num[np.ndarray, "k m"]], rows: np.ndarray, others: np.ndarray) -> Standing:
+def _agreement_of(kernels: list[Num[np.ndarray, "k m"]], rows: np.ndarray, others: np.ndarray) -> PointAgreement:
     apart = rows[:, None] != others
     nearest = [others[np.where(apart, kernel, np.inf).argmin(1)] for kernel in kernels]
-    return Standing(rows, agreements(kernels[0], kernels[1], apart), (nearest[0], nearest[1]))
+    return PointAgreement(rows, agreements(kernels[0], kernels[1], apart), (nearest[0], nearest[1]))
 
 
 def turned(places: Float64[np.ndarray, "n 2"], onto: Float64[np.ndarray, "n 2"]) -> Float64[np.ndarray, "n 2"]:

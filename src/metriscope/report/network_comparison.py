@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from metriscope import vq
-from metriscope.reading.comparison import LEVEL, PERMUTATIONS, Comparison, Standing, compared, standing
+from metriscope.reading.comparison import LEVEL, PERMUTATIONS, Comparison, PointAgreement, compared, point_agreement
 from metriscope.reading.inspection import Answers, Subject, answers
 from metriscope.report.document import Block, Details, Page, Panel, Prose, Section, Table
 from metriscope.report.html import inline
@@ -85,12 +85,14 @@ def _alignment(found: Comparison, one: Subject, two: Subject) -> tuple[Block, ..
     return Panel("gauge", "", drawn), Prose(note)
 
 
-def _different_answers(one: Subject, two: Subject, told: Answers | None, other: Answers | None) -> Standing:
-    """Return how points with different answers stand: the points that agree least, of evenly chosen ones."""
-    rows = np.zeros(0, int) if told is None or other is None else np.flatnonzero(told.predicted != other.predicted)
+def _different_answers(one: Subject, two: Subject, answers: Answers | None, others: Answers | None) -> PointAgreement:
+    """Return the points with different answers on which the networks agree least, of evenly chosen ones."""
+    rows = (
+        np.zeros(0, int) if answers is None or others is None else np.flatnonzero(answers.predicted != others.predicted)
+    )
     if len(rows) > _MEASURED:
         rows = rows[np.linspace(0, len(rows) - 1, _MEASURED).round().astype(int)]
-    return standing(one, two, rows).least(SHOWN)
+    return point_agreement(one, two, rows).lowest(SHOWN)
 
 
 def _answers(views: PointViews, others: PointViews) -> tuple[Block, ...]:
@@ -153,7 +155,7 @@ def _maps(
     return maps_panel(maps, "", data, labels, caption), *blocks
 
 
-def _different(opposed: Standing, views: PointViews, others: PointViews) -> tuple[Block, ...]:
+def _different(opposed: PointAgreement, views: PointViews, others: PointViews) -> tuple[Block, ...]:
     """Return the points that the networks answer differently, if both answer and there are any."""
     if views.answers is None or others.answers is None or not len(opposed.rows):
         return ()
@@ -172,13 +174,13 @@ def _disagreements(found: Comparison, views: PointViews, others: PointViews) -> 
         return (Prose("No point has an agreement: in one of the networks its distances to all others are the same."),)
     middle = number(float(np.nanmedian(found.shown.agreement)), 2)
     caption = "The correlation of a point's distances to all others in A with those in B; the median over points is "
-    least = found.shown.least(min(SHOWN, known))
+    least = found.shown.lowest(min(SHOWN, known))
     title = "Points on which the networks disagree most"
     return _listed("disagreements", title, least, (views, others), f"{caption}{middle}.")
 
 
 def _listed(
-    name: str, title: str, shown: Standing, pair: tuple[PointViews, PointViews], caption: str
+    name: str, title: str, shown: PointAgreement, pair: tuple[PointViews, PointViews], caption: str
 ) -> tuple[Block, ...]:
     """Return points with the answers of both networks, how far their distances agree, and their nearest points."""
     views, ids = pair[0], pair[0].subject.patterns.ids

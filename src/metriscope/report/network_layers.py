@@ -19,7 +19,7 @@ from metriscope.report.network_figures import heat_map
 from metriscope.report.numbers import number, plural
 from metriscope.report.point_views import PointViews
 
-__all__ = ["CLASSES", "layer_blocks", "listed_units", "ranking", "shown_layers", "units_table"]
+__all__ = ["CLASSES", "layer_blocks", "listed_units", "shown_layers", "unit_importance", "units_table"]
 
 # Layers that are shown one by one, units of a layer that are listed, units and classes of a heat map.
 LAYERS, UNITS, COLUMNS, CLASSES = 16, 16, 48, 40
@@ -70,7 +70,7 @@ def units_table(subject: Subject, suffix: str = "") -> Table:
     return Table(f"units{suffix}", f"{subject.name}: units by layer", table, note)
 
 
-class Ranking(NamedTuple):
+class UnitImportance(NamedTuple):
     """How much each unit of a layer matters, and what was measured for that, in words."""
 
     weights: Float64[np.ndarray, " k"]
@@ -84,15 +84,15 @@ _RANKED = {
 }
 
 
-def ranking(found: Inspection, at: int) -> Ranking:
+def unit_importance(found: Inspection, at: int) -> UnitImportance:
     """Return how much each unit of a layer matters, by the best measure that is known for all of them."""
     own, reading = found.units[found.units["at"] == at], found.readings.get(at)
     for column, words in _RANKED.items():
         if reading is not None and len(reading.units) == len(own):
             measured = reading.units[column].to_numpy(float)
             if np.isfinite(measured).all() and measured.any():
-                return Ranking(measured, words)
-    return Ranking(
+                return UnitImportance(measured, words)
+    return UnitImportance(
         -np.abs(own["active"].to_numpy() - 0.5), "how close to 50 % of the points the unit is on, the closest first"
     )
 
@@ -102,14 +102,14 @@ def listed_units(found: Inspection, at: int) -> pd.DataFrame:
     own = found.units[found.units["at"] == at]
     own = own.assign(partners=partner_notes(own))
     alone, dead = (own["partners"] == "").to_numpy(), (own["status"] == "dead").to_numpy()
-    return own.iloc[np.lexsort((-ranking(found, at).weights, dead, alone))[:UNITS]]
+    return own.iloc[np.lexsort((-unit_importance(found, at).weights, dead, alone))[:UNITS]]
 
 
 def _order(found: Inspection, at: int, listed: pd.DataFrame) -> str:
     """Return the order in which units are listed, as a sentence."""
     first = "units with a partner first, then " if (listed["partners"] != "").any() else ""
     last = ", dead units last" if (listed["status"] == "dead").any() else ""
-    return f"Order: {first}by {ranking(found, at).measured}{last}."
+    return f"Order: {first}by {unit_importance(found, at).measured}{last}."
 
 
 def _layer_part(found: Inspection, views: PointViews, at: int) -> str:
