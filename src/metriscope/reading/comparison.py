@@ -51,7 +51,7 @@ class PointAgreement(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """Two networks on the same points: alignments, maps, agreement on each point, and whether all patterns are equal."""
+    """Two networks on the same points: alignments, maps, agreement on each point, and whether patterns are equal."""
 
     whole: vq.Alignment | None
     layers: vq.Alignment | None
