@@ -4,6 +4,7 @@ import os
 import re
 import shutil
 import sys
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -251,6 +252,21 @@ def test_presets_show_what_depth_changes(visit):
     page.get_by_role("button", name="units and borders agree").click()
     vq, graph = counts(page)
     assert vq == graph > 1
+
+
+def test_a_preset_that_no_pair_of_regions_fits_says_so(browser, cases, tmp_path):
+    # The units of one hidden layer as if they were in two: no pair has more borders than units.
+    scene = cases["shallow"].scene
+    width = sum(width for _, width in scene.layers)
+    split = replace(scene, layers=(("layer 1", width - 1), ("layer 2", 1)))
+    (tmp_path / "page.html").write_text(explorer_page([split]), encoding="utf-8")
+    page = browser.new_page()
+    page.goto((tmp_path / "page.html").as_uri())
+    button = page.get_by_role("button", name="fewer units than borders")
+    button.click()
+    assert button.is_disabled()
+    assert button.inner_text().endswith("(no such pair here)")
+    page.close()
 
 
 def test_the_address_keeps_network_ring_and_cross(visit):

@@ -222,14 +222,14 @@ def test_both_units_of_a_pair_name_each_other():
     }
 
 
-def test_units_that_are_dead_are_counted_apart_from_those_that_are_used_as_neither():
+def test_dead_units_are_counted_among_those_that_are_used_as_neither():
     net, x = seeded(dense), points(10)
     with torch.no_grad():
         net[0].weight[:5], net[0].bias[:5] = 0, -1
     labels = net(torch.from_numpy(x)).argmax(1).numpy()
     (text,) = (one.text for one in told(net, x, labels) if "uses" in one.text and "`0`" in one.text)
-    found = re.match(r"Of 12 units of `0` \(Linear\), the network uses (.*); 5 are dead\.$", text)
-    assert sum(int(number) for number in re.findall(r"(\d+) as (?:distance|intensity|neither)", found[1])) == 7
+    found = re.match(r"Of 12 units of `0` \(Linear\), the network uses (.*) \(5 of them dead\)\.$", text)
+    assert sum(int(number) for number in re.findall(r"(\d+) as (?:distance|intensity|neither)", found[1])) == 12
 
 
 def test_a_smooth_unit_that_is_never_positive_is_called_dead_as_in_the_table():
@@ -238,6 +238,15 @@ def test_a_smooth_unit_that_is_never_positive_is_called_dead_as_in_the_table():
         net[0].weight[3], net[0].bias[3] = 0, -1
     found = told(net, points(10))
     assert f"1 of 8 units of `0` (Linear) is dead: below zero on all {POINTS} points (unit 3)." in unusual(found)
+
+
+def test_smooth_units_that_are_always_on_are_not_called_linear():
+    net = seeded(lambda: nn.Sequential(nn.Linear(10, 4), nn.GELU(), nn.Linear(4, 2)))
+    with torch.no_grad():
+        net[0].weight[:2], net[0].bias[:2] = 0, 1
+    found = unusual(told(net, points(10)))
+    assert any(f"always on: above zero on all {POINTS} points" in text for text in found)
+    assert not any("linear on all" in text for text in found)
 
 
 def test_the_nearest_classes_are_compared_with_all_pairs_of_different_classes():

@@ -187,12 +187,12 @@ class _Layer:
         status, everywhere = self.units["status"], f"on all {self.points:,} points"
         smooth = not self.layer.piecewise_affine
         positions = " at every position" if self.layer.channel_axis is not None else ""
-        two_sided = self.layer.kind in _TWO_SIDED
+        two_sided, constant = self.layer.kind in _TWO_SIDED, "above zero" if smooth else "linear"
         rows = (
             ("dead", "notable", f"dead: below zero {everywhere}", 0.0, two_sided or not smooth),
             ("dead", "problem", f"dead {everywhere}", 0.0, two_sided or smooth),
             ("saturated", "problem", f"saturated {everywhere}", 0.0, False),
-            ("always on", "notable", f"always on{positions}: linear {everywhere}", _MANY, two_sided),
+            ("always on", "notable", f"always on{positions}: {constant} {everywhere}", _MANY, two_sided),
             ("rare", "notable", f"on at less than 1 % of the {self.points:,} points", _MANY, two_sided),
         )
         for word, level, text, least, skipped in rows:
@@ -344,10 +344,10 @@ def _kinds(found: Inspection) -> Iterator[Finding]:
             continue
         kinds = own["kind"].value_counts()
         dead = int((~used & (own["status"] == "dead")).sum())
-        rest = len(own) - int(used.sum()) - dead
+        neither = len(own) - int(used.sum())
         uses = [f"{kinds[kind]:,} as {kind} ({why})" for kind, why in _USES.items() if kind in kinds]
         text = f"Of {len(own):,} {noun}s of {name}, the network uses {' and '.join(uses)}"
-        text += f", and {rest:,} as neither of the two" if rest else ""
-        text += f"; {dead:,} {'is' if dead == 1 else 'are'} dead" if dead else ""
+        text += f", and {neither:,} as neither of the two" if neither else ""
+        text += f" ({dead:,} of them dead)" if dead else ""
         short = f"{name} {', '.join(f'{kinds.get(kind, 0):,} as {kind}' for kind in _USES)}"
         yield Finding("fact", f"{text}.", 7 - at / (1 + len(subject.names)), f"uses of {noun}s", short)

@@ -238,7 +238,7 @@ function recall() {
 
 const deep = ({ layers }) => layers.length > 1;
 const PRESETS = [
-  { name: "fewer units than borders: a deep network", fits: deep, worth: (vq, graph) => graph - vq },
+  { name: "fewer units than borders: a deep network", fits: deep, worth: (vq, graph) => graph - vq, least: 1 },
   { name: "units and borders agree: one hidden layer", fits: (record) => !deep(record), worth: (vq, graph) => graph },
   { name: "far apart, near for the network", fits: deep, worth: (vq, graph, euclid) => euclid / (1 + vq) },
 ];
@@ -249,7 +249,8 @@ function center(scene, region) {
   return { x: sum.x / count, y: sum.y / count };
 }
 
-function present({ fits, worth }) {
+/* Show the pair, and return whether there is one. */
+function present({ fits, worth, least = -Infinity }) {
   const last = data.scenes.map((record, i) => [record, i]).filter(([record]) => fits(record)).at(-1)[1];
   const current = data.scenes[state.index];
   show(fits(current) ? state.index : last);
@@ -265,15 +266,21 @@ function present({ fits, worth }) {
       if (to !== from && value > found.best) Object.assign(found, { best: value, from, to });
     }
   }
+  if (found.best < least) return false;
   pin(center(scene, found.from));
   move(center(scene, found.to));
   remember();
+  return true;
 }
 
 function buildPresets(box) {
   for (const preset of PRESETS.filter(({ fits }) => data.scenes.some(fits))) {
     const button = make("button", { type: "button" }, preset.name);
-    button.addEventListener("click", () => present(preset));
+    button.addEventListener("click", () => {
+      if (present(preset)) return;
+      button.disabled = true;
+      button.textContent = `${preset.name} (no such pair here)`;
+    });
     box.append(button);
   }
 }
