@@ -192,6 +192,15 @@ def test_the_cheapest_layers_are_read_first_and_those_that_there_is_no_time_for_
     assert list(inspected(subject, read_seconds=0).readings) == [2, 1, 0]
 
 
+def test_the_page_says_on_how_many_points_units_were_perturbed(place):
+    words = ["inspect", "nets.py:mlp", "--weights", "w1.pt", "--data", "x.npy", "--labels", "y.npy"]
+    count = len(np.load(place / "x.npy"))
+    assert main([*words, "--read-seconds", "0"]) == 0
+    assert f"found by perturbing it alone on {count} points." in page(place)
+    assert main([*words, "--read-seconds", "1e-9"]) == 0
+    assert "perturbing it alone" not in page(place)
+
+
 def test_layers_that_were_left_out_are_named_on_standard_error(place, capsys):
     (place / "two.py").write_text(
         "from torch import nn\n"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, NamedTuple
 
@@ -29,6 +29,7 @@ from metriscope.vq.capture.batches import Reader
 from metriscope.vq.capture.patterns import Layer
 
 __all__ = [
+    "PROBED",
     "Answers",
     "Inspection",
     "Places",
@@ -214,7 +215,8 @@ class Inspection:
 
     ``kernel`` holds the distances of the shown ``rows``; ``readings`` are the results of ``read_layer`` by the number
     of the layer, and ``unread`` the reasons why others have none; ``late`` are those that there was no time to read.
-    ``novelty`` is the distance of each point to its nearest other point.
+    ``novelty`` is the distance of each point to its nearest other point, ``perturbed`` on how many points the units of
+    a layer were perturbed.
     """
 
     subject: Subject
@@ -227,6 +229,7 @@ class Inspection:
     regions: int
     novelty: Float64[np.ndarray, " n"] | None
     late: tuple[int, ...] = ()
+    perturbed: dict[int, int] = field(default_factory=dict)
 
     @property
     def labels(self) -> np.ndarray | None:
@@ -255,7 +258,8 @@ def inspected(
     found, seconds = answers(subject)
     # Units are judged by their effect on correct predictions.
     judged = found is not None and found.right is not None
-    readings, unread, late = _readings(subject, seconds, judged, announce, read_seconds)
+    perturbed: dict[int, int] = {}
+    readings, unread, late = _readings(subject, seconds, judged, perturbed, announce, read_seconds)
     announce("measuring distances between points")
     rows = subject.shown_rows()
     novelty = None
@@ -264,13 +268,21 @@ def inspected(
         novelty = np.asarray(vq.novelty(patterns, patterns, k=2), np.float64)
     units = _unit_table(subject, readings)
     measured = vq.vq_kernel(patterns[rows]), vq.region_count(patterns), novelty
-    return Inspection(subject, units, readings, unread, found, rows, *measured, late)
+    return Inspection(subject, units, readings, unread, found, rows, *measured, late, perturbed)
 
 
 def _readings(
-    subject: Subject, pace: float, judged: bool, announce: Callable[[str], None], read_seconds: float
+    subject: Subject,
+    pace: float,
+    judged: bool,
+    perturbed: dict[int, int],
+    announce: Callable[[str], None],
+    read_seconds: float,
 ) -> tuple[dict[int, LayerReading], dict[int, str], tuple[int, ...]]:
-    """Read layers as distances, the cheapest first, until time is used up; ``pace`` is the seconds per point."""
+    """Read layers as distances, the cheapest first, until time is used up; ``pace`` is the seconds per point.
+
+    ``perturbed`` receives the number of points on which the units of each layer were perturbed.
+    """
     found: dict[int, LayerReading] = {}
     if subject.model is None or subject.points is None:
         why = "the network itself is not known, only its patterns"
@@ -292,7 +304,7 @@ def _readings(
         probed = _probed(subject.patterns.layers[at], runs) if judged else 0
         try:
             reading = read_layer(subject.model, subject.names[at].readable, data, labels, subject.batch_size, probed)
-            found[at] = _moved(reading, rows)
+            found[at], perturbed[at] = _moved(reading, rows), min(probed, len(rows))
         except ValueError as error:
             unread[at] = str(error)
     return found, unread, ()

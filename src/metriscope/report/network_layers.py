@@ -13,7 +13,14 @@ import pandas as pd
 from jaxtyping import Float64
 
 from metriscope import vq
-from metriscope.reading.inspection import Inspection, Subject, class_activity, class_distances, partner_notes
+from metriscope.reading.inspection import (
+    PROBED,
+    Inspection,
+    Subject,
+    class_activity,
+    class_distances,
+    partner_notes,
+)
 from metriscope.report.document import Block, Details, Panel, Table
 from metriscope.report.network_figures import heat_map
 from metriscope.report.numbers import number, plural
@@ -150,6 +157,10 @@ def _about(found: Inspection, at: int) -> str:
     reading = found.readings.get(at)
     if reading is None:
         return f"{text}Not read as distances: {found.unread.get(at, '')}."
+    if probed := found.perturbed.get(at):
+        text += f"How the network uses a {noun} was found by perturbing it alone on {plural(probed, 'point')}"
+        hurried = probed < min(max(PROBED), len(subject.patterns))
+        text += ", not more, for lack of time (--read-seconds 0: no limit). " if hurried else ". "
     if np.isfinite(reading.sphericity) and reading.metric is not None:
         values = reading.metric.eigenvalues
         effective = values.sum() ** 2 / (values**2).sum()
